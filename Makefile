@@ -1,0 +1,49 @@
+# Everything a reader needs, from a machine with Python 3.11 or newer and make.
+# `make` alone lists the commands.
+
+PYTHON ?= python3
+PROFILE ?= full
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help venv book test lab bench clean
+
+help: ## list the commands
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+
+venv: $(VENV)/.installed ## create .venv with the pinned dependencies (the others call it)
+
+book: venv ## execute the chapters and build _build/html/index.html (PROFILE=quick for small settings)
+	@$(BIN)/python -m looped.book build --profile $(PROFILE)
+
+test: venv ## run the tests and check the layers of the package
+	@$(BIN)/python -m pytest
+	@$(BIN)/lint-imports
+
+lab: $(VENV)/.installed-lab ## open the chapters in JupyterLab
+	@$(BIN)/jupyter lab book
+
+bench: venv ## measure the speed of the fits
+	@$(BIN)/python -m looped.bench
+
+clean: ## remove the built book, but not .venv
+	rm -rf _build
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "looped needs Python 3.11 or newer, and '$(PYTHON)' is not one:" \
+	       "name another, as in  make PYTHON=python3.12 book" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "'$(PYTHON) -m venv' failed: install Python's venv module" \
+	       "(on Debian and Ubuntu the package python3-venv), then try again" >&2; exit 1; }
+	@echo "Installing looped[book,test] with the versions of constraints.txt (about a minute)"
+	@$(PIP) --editable '.[book,test]'
+	@touch $@
+
+$(VENV)/.installed-lab: $(VENV)/.installed
+	@echo "Installing looped[lab] with the versions of constraints.txt"
+	@$(PIP) --editable '.[lab]'
+	@touch $@
