@@ -1,0 +1,110 @@
+"""Numbered tables and numbers in prose, from the results of the cells above them.
+
+    table(parameters, name="tbl-joint", caption="The joint law.", formats={"phi": ".3f"})
+    glue(phi=fit.params["phi"], n_runs=fit.n_runs)
+
+The table stands where its cell stands. In the book it has a number and can be referred to with
+{numref}`tbl-joint`; a notebook shows it as HTML. A glued number is written into a sentence of the
+same page with {glue:text}`phi:.3f`.
+"""
+
+import html
+import re
+
+import numpy as np
+import pandas as pd
+
+from looped.figures.render import csv_link
+
+MISSING = "–"
+
+
+class Table:
+    """A table of results that shows itself: numbered in the book, as HTML in a notebook."""
+
+    def __init__(self, cells: list[list[str]], numeric: list[bool], name, caption, csv):
+        self.cells, self.numeric = cells, numeric
+        self.name, self.caption, self.csv = name, caption, csv
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        return {"text/markdown": self.to_markdown(), "text/html": self.to_html()}
+
+    def to_markdown(self) -> str:
+        """MyST source of the numbered table and of its download link."""
+        head, *body = [[_pipe_safe(cell) for cell in row] for row in self.cells]
+        rule = ["---:" if n else ":---" for n in self.numeric]
+        rows = "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
+        return (
+            f"::::{{table}} {self.caption}\n:name: {self.name}\n\n{rows}\n::::\n\n"
+            f"```{{raw}} html\n{self._link()}\n```\n"
+        )
+
+    def to_html(self) -> str:
+        """The table for a notebook's output."""
+        head, *body = [[html.escape(cell) for cell in row] for row in self.cells]
+        rows = [_html_row(head, "th", self.numeric)]
+        rows += [_html_row(row, "td", self.numeric) for row in body]
+        caption = f"<caption>{html.escape(self.caption)}</caption>"
+        return f'<table class="dataframe">{caption}{"".join(rows)}</table>{self._link()}'
+
+    def _link(self) -> str:
+        return csv_link({"name": self.name, "csv": self.csv})
+
+
+def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None = None) -> Table:
+    """A numbered table of the rows of `frame` (without its index), to be a cell's last expression.
+
+    Args:
+        name: what {numref} refers to, and the file name of the downloaded data.
+        caption: MyST text on one line; may hold numbers, mathematics and citations.
+        formats: format specification of a column, such as `{"phi": ".3f"}`; columns without one
+            show four significant digits if they hold floats.
+
+    Raises:
+        ValueError: a name that cannot be a label, no caption, or a format for a column that the
+            table does not have.
+    """
+    formats = formats or {}
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+        raise ValueError(f"table name {name!r}: use lower-case letters, digits and -, as tbl-joint")
+    if not caption.strip():
+        raise ValueError(f"table {name!r} has no caption: say in a sentence what it shows")
+    if unknown := sorted(set(formats) - set(frame.columns)):
+        raise ValueError(f"table {name!r}: formats for {unknown}, but columns {list(frame)}")
+    columns = [_texts(frame[column], formats.get(column)) for column in frame]
+    numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in frame]
+    cells = [[str(column) for column in frame], *map(list, zip(*columns, strict=True))]
+    return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
+
+
+def glue(**values) -> None:
+    """Keep numbers of a result under their names, for the prose of the same page.
+
+    Outside the book nothing is shown.
+    """
+    from IPython.display import display
+
+    # MyST-NB looks for this MIME type and this metadata; importing it to say so takes a second.
+    prefix = "application/papermill.record/"
+    for name, value in values.items():
+        if isinstance(value, np.generic):
+            value = value.item()  # 0.45, not np.float64(0.45)
+        text = value if isinstance(value, str) else repr(value)
+        record = {"scrapbook": {"name": name, "mime_prefix": prefix}}
+        display({f"{prefix}text/plain": text}, metadata=record, raw=True)
+
+
+def _texts(column: pd.Series, spec: str | None) -> list[str]:
+    if spec is None:
+        spec = ".4g" if pd.api.types.is_float_dtype(column) else ""
+    return [MISSING if pd.isna(value) else format(value, spec) for value in column]
+
+
+def _pipe_safe(cell: str) -> str:
+    return cell.replace("|", r"\|").replace("\n", " ")
+
+
+def _html_row(row: list[str], tag: str, numeric: list[bool]) -> str:
+    align = ["right" if n else "left" for n in numeric]
+    cells = (f'<{tag} style="text-align:{a}">{c}</{tag}>' for c, a in zip(row, align, strict=True))
+    return f"<tr>{''.join(cells)}</tr>"

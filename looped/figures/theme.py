@@ -1,0 +1,166 @@
+"""The look of every figure: one set of colours, one dictionary of axis titles, one finishing step.
+
+A figure function builds an Altair chart from a table, takes its axis titles from `AXES` and its
+colours from `recur_color` or `budget_color`, and hands the chart to `finish`, which adds what the
+page needs: size, fonts, a description for those who cannot see it, and the data for download.
+
+Text, axes and grid are drawn in the page's own text colour, so that one chart serves the light
+and the dark page. The colours of marks have a contrast of at least 3 to 1 on both.
+"""
+
+import altair as alt
+import pandas as pd
+
+AXES = {
+    "n_recur": "Recurrences r",
+    "n_params": "Unique parameters N",
+    "n_params_once": "Parameters used once N_once",
+    "n_params_rec": "Recurring parameters N_rec",
+    "n_params_embed": "Embedding parameters",
+    "n_params_effective": "Effective parameters N_once + r^φ N_rec",
+    "n_tokens": "Training tokens D",
+    "tokens_per_param": "Training tokens per parameter D/N",
+    "d_model": "Model width d_model",
+    "width": "Width multiplier",
+    "budget": "Training compute C (FLOPs)",
+    "flops": "Training compute used (FLOPs)",
+    "flops_per_token": "Training compute (FLOPs/token)",
+    "inference_flops_per_token": "Inference compute (FLOPs/token)",
+    "kv_cache_per_token": "Key-value cache (bytes/token)",
+    "val_loss": "Validation loss (nats/token)",
+    "predicted": "Predicted validation loss (nats/token)",
+    "residual": "Residual (nats/token)",
+    "huber_loss": "Huber objective",
+    "phi": "Recurrence exponent φ",
+    "ratio": "Ratio to the model without recurrence",
+    "n_resamples": "Bootstrap resamples",
+    "n_runs": "Runs",
+}
+"""Axis title of each quantity, with its unit where it has one."""
+
+RECUR_COLORS = {1: "#767f8c", 2: "#0a7fc2", 4: "#d55e00", 8: "#009e73"}
+"""Colour of each number of recurrences; told apart by colour-blind readers (after Okabe and Ito)."""
+
+RECUR_DASHES = {1: [1, 0], 2: [8, 3], 4: [4, 3], 8: [2, 2]}
+"""Dash of each number of recurrences, so that no line is told by colour alone."""
+
+BUDGET_COLORS = ["#5b6fe0", "#8e6bd8", "#b05cb4", "#cc4f80", "#d8603a", "#b8860b"]
+"""Colours of the compute budgets, smallest first."""
+
+HEIGHT = 360
+PANEL_HEIGHT = 240
+FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+INK = "currentColor"  # the page's text colour
+
+CONFIG = {
+    "background": "transparent",
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "domainColor": INK,
+        "tickColor": INK,
+        "gridColor": INK,
+        "gridOpacity": 0.12,
+        "domainOpacity": 0.6,
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "labelOverlap": True,
+    },
+    # Above the plot: beside it a legend would be cut off on a phone.
+    "legend": {
+        "orient": "top",
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "symbolStrokeWidth": 2.5,
+        "symbolSize": 80,
+        "columns": 6,
+    },
+    "header": {"labelColor": INK, "titleColor": INK, "labelFontSize": 13, "title": None},
+    "title": {"color": INK, "subtitleColor": INK, "fontSize": 14, "fontWeight": "normal"},
+    "text": {"color": INK, "fontSize": 12},
+    "rule": {"color": INK},
+    "point": {"filled": True, "size": 55},
+    "line": {"strokeWidth": 2},
+}
+
+
+def recur_color(field: str = "n_recur", **options) -> alt.Color:
+    """Colour by number of recurrences, the same in every figure."""
+    scale = alt.Scale(domain=list(RECUR_COLORS), range=list(RECUR_COLORS.values()))
+    return alt.Color(f"{field}:N", scale=scale, title=AXES["n_recur"], **options)
+
+
+def recur_dash(field: str = "n_recur", **options) -> alt.StrokeDash:
+    """Dash by number of recurrences, the same in every figure."""
+    scale = alt.Scale(domain=list(RECUR_DASHES), range=list(RECUR_DASHES.values()))
+    return alt.StrokeDash(f"{field}:N", scale=scale, title=AXES["n_recur"], **options)
+
+
+def budget_color(budgets, field: str = "budget", **options) -> alt.Color:
+    """Colour by compute budget, from the smallest of `budgets` (FLOPs) to the largest.
+
+    Raises:
+        ValueError: more budgets than there are colours that can be told apart.
+    """
+    domain = sorted(set(budgets))
+    if len(domain) > len(BUDGET_COLORS):
+        raise ValueError(
+            f"{len(domain)} budgets, but only {len(BUDGET_COLORS)} colours that can be told apart: "
+            "draw fewer budgets, or a panel for each"
+        )
+    # Few budgets take colours from the whole range.
+    last = len(BUDGET_COLORS) - 1
+    picks = [round(i * last / max(len(domain) - 1, 1)) for i in range(len(domain))]
+    scale = alt.Scale(domain=domain, range=[BUDGET_COLORS[i] for i in picks])
+    options.setdefault("legend", alt.Legend(format=".2~e"))
+    return alt.Color(f"{field}:O", scale=scale, title=AXES["budget"], **options)
+
+
+def finish(chart, name: str, description: str, data: pd.DataFrame | None = None):
+    """The chart as the page shows it: full width, the one style, a description, data to download.
+
+    Args:
+        chart: any Altair chart; a single plot fills the column, and the panels of an `alt.concat`
+            or a facet with `columns` are sized by the page to share it.
+        name: file name of the downloaded data, without suffix.
+        description: what the chart shows, read aloud to those who cannot see it.
+        data: the rows drawn, offered as CSV; None for a chart without data of its own.
+
+    Raises:
+        ValueError: the description is empty.
+    """
+    if not description.strip():
+        raise ValueError(
+            f"figure {name!r} has no description: say in a sentence what it shows, "
+            "for readers who cannot see it"
+        )
+    about = {"name": name} if data is None else {"name": name, "csv": data.to_csv(index=False)}
+    chart = chart.properties(
+        description=" ".join(description.split()),
+        usermeta={"looped": about, "embedOptions": {"renderer": "svg"}},
+    )
+    if _is_single_plot(chart):
+        chart = _with_defaults(chart, width="container", height=HEIGHT)
+    chart.config = alt.Config(**CONFIG)
+    return chart
+
+
+def _is_single_plot(chart) -> bool:
+    """Whether Vega-Lite can stretch the chart to its container (it cannot stretch panels)."""
+    if not isinstance(chart, alt.Chart | alt.LayerChart):
+        return False
+    encoding = getattr(chart, "encoding", alt.Undefined)
+    channels = {} if encoding is alt.Undefined else encoding.to_dict(context={"data": None})
+    return not channels.keys() & {"row", "column", "facet"}
+
+
+def _with_defaults(chart, **properties):
+    unset = {k: v for k, v in properties.items() if getattr(chart, k) is alt.Undefined}
+    return chart.properties(**unset)
