@@ -91,7 +91,7 @@ def execute(chapter: Chapter) -> nbformat.NotebookNode:
 
 
 def cached(chapter: Chapter, path: Path) -> nbformat.NotebookNode | None:
-    """The chapter's present text with the outputs kept at `path`; None if they are of other code."""
+    """The chapter's present text with the outputs kept at `path`; None if of other code."""
     if not path.is_file():
         return None
     kept = nbformat.read(path, as_version=4)

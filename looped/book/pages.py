@@ -86,7 +86,7 @@ def _synchronise(folder: Path, files: dict[str, bytes]) -> bool:
 
 
 def _vega_bundle(path: Path) -> bytes:
-    """Vega, Vega-Lite and vega-embed in one script; the one at `path` if it is of these versions."""
+    """Vega, Vega-Lite and vega-embed in one script; that at `path` if it is of these versions."""
     import vl_convert
 
     head = f"// Vega-Lite {VEGA_LITE}, from vl-convert {version('vl-convert-python')}\n".encode()

@@ -39,7 +39,7 @@ AXES = {
 """Axis title of each quantity, with its unit where it has one."""
 
 RECUR_COLORS = {1: "#767f8c", 2: "#0a7fc2", 4: "#d55e00", 8: "#009e73"}
-"""Colour of each number of recurrences; told apart by colour-blind readers (after Okabe and Ito)."""
+"""Colour of each number of recurrences; colour-blind readers can tell them apart."""
 
 RECUR_DASHES = {1: [1, 0], 2: [8, 3], 4: [4, 3], 8: [2, 2]}
 """Dash of each number of recurrences, so that no line is told by colour alone."""
