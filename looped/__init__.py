@@ -1,0 +1,67 @@
+"""Iso-depth scaling laws of looped language models: runs, accounting, laws, fits, figures.
+
+    import looped
+    runs = looped.load_runs("paper")
+    fit = looped.fit(runs, law="joint", split="stated")
+    looped.figures.isoflop(runs, looped.isoflop_minima(runs))
+
+Data flow: runs (`registry`) with counts (`accounting`) -> table -> law (`laws`) -> fit (`fitting`)
+-> claims (`claims`) -> figures (`figures`) -> chapters (`book/`). Imports look left only.
+"""
+
+import importlib
+
+from looped.config import ModelConfig, d_model_of_width, paper_config
+from looped.errors import ConfigError, FitError, NoMinimum, RecordError
+from looped.fitting.bootstrap import bootstrap
+from looped.fitting.fit import fit
+from looped.fitting.isoflop import isoflop_minima, loss_gaps, parabola_minimum
+from looped.fitting.optimal import (
+    compute_optimal,
+    equal_loss_n_params,
+    exponent,
+    power_law_exponents,
+    runs_at_width,
+)
+from looped.fitting.result import Bootstrap, FitResult, FitStatus
+from looped.laws import LAWS
+from looped.registry import SOURCES, load_runs
+from looped.splits import SPLITS, split_params
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LAWS",
+    "SOURCES",
+    "SPLITS",
+    "Bootstrap",
+    "ConfigError",
+    "FitError",
+    "FitResult",
+    "FitStatus",
+    "ModelConfig",
+    "NoMinimum",
+    "RecordError",
+    "bootstrap",
+    "compute_optimal",
+    "d_model_of_width",
+    "equal_loss_n_params",
+    "exponent",
+    "figures",
+    "fit",
+    "isoflop_minima",
+    "load_runs",
+    "loss_gaps",
+    "paper_config",
+    "parabola_minimum",
+    "power_law_exponents",
+    "runs_at_width",
+    "split_params",
+]
+
+
+def __getattr__(name):
+    """Load `looped.figures` on first use: the fitting side does not wait for the charts."""
+    if name == "figures":
+        return importlib.import_module("looped.figures")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,118 @@
+"""Configuration of a looped language model: what the accounting and the model both need.
+
+A stack executes `n_prelude + n_recur * n_loop + n_coda` layers: the prelude and the coda run once
+per token, the loop block `n_recur` times. At one executed depth (iso-depth) a larger `n_recur`
+means fewer unique layers.
+"""
+
+from dataclasses import asdict, dataclass, fields
+
+from looped.errors import ConfigError
+
+VARIANTS = ("none", "linear", "additive", "passthrough", "hyperconnect")
+"""How the prelude's output enters each recurrence; `none` is the plain stack, n_recur = 1 only."""
+
+PAPER_LAYERS = 20
+PAPER_SHARED = 16
+"""Layers executed by the paper's stacks, and how many of them the loop block executes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """Sizes of one architecture. Defaults are the paper's (section 3, table 4).
+
+    Raises:
+        ConfigError: a size that is not a positive whole number, or options that exclude another.
+    """
+
+    d_model: int
+    n_recur: int = 1
+    n_prelude: int = 2
+    n_loop: int = 16
+    n_coda: int = 2
+    variant: str = "none"
+    bptt: int | None = None  # last recurrences that carry gradient; None = all
+    n_lanes: int = 2  # hyperconnections only
+    vocab_size: int = 32_064  # rows in memory: Llama 2's 32,000 + 1, padded to a multiple of 64
+    seq_len: int = 2048
+
+    def __post_init__(self):
+        for field in ("d_model", "n_recur", "n_loop", "n_lanes", "vocab_size", "seq_len"):
+            _require_whole(field, getattr(self, field), 1)
+        for field in ("n_prelude", "n_coda"):
+            _require_whole(field, getattr(self, field), 0)
+        if self.variant not in VARIANTS:
+            raise ConfigError(f"variant: got {self.variant!r}, expected one of {VARIANTS}")
+        if self.variant == "none" and self.n_recur > 1:
+            raise ConfigError(
+                f"variant 'none' is the plain stack, got n_recur={self.n_recur}; "
+                f"choose one of {VARIANTS[1:]} to loop"
+            )
+        if self.bptt is not None:
+            self._check_bptt()
+
+    def _check_bptt(self):
+        _require_whole("bptt", self.bptt, 1)
+        if self.bptt > self.n_recur:
+            raise ConfigError(
+                f"bptt: got {self.bptt} recurrences with gradient of n_recur={self.n_recur}; "
+                "use None for full backpropagation"
+            )
+        if self.variant == "hyperconnect" and self.bptt < self.n_recur:
+            raise ConfigError(
+                f"bptt: got {self.bptt} with variant 'hyperconnect', whose lanes carry the "
+                "gradient of every recurrence; use bptt=None"
+            )
+
+    @property
+    def n_layers(self) -> int:
+        """Executed depth."""
+        return self.n_prelude + self.n_recur * self.n_loop + self.n_coda
+
+    @property
+    def n_recur_grad(self) -> int:
+        """Recurrences that carry gradient."""
+        return self.n_recur if self.bptt is None else self.bptt
+
+    def to_dict(self) -> dict:
+        """Plain values by field name; `from_dict` is the exact inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "ModelConfig":
+        """Config of `to_dict`'s values. Raises ConfigError on an unknown key."""
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ConfigError(f"unknown fields {unknown}; known: {[f.name for f in fields(cls)]}")
+        return cls(**values)
+
+
+def d_model_of_width(width: float) -> int:
+    """Model size of the paper's width s: 64 s rounded up to a multiple of 128 (section 3.3)."""
+    return int(-(-64 * width // 128) * 128)
+
+
+def paper_config(
+    d_model: int, n_recur: int, variant: str | None = None, bptt: int | None = None
+) -> ModelConfig:
+    """The paper's 20-layer stack: prelude 2, loop 16 / r, coda 2.
+
+    The variant defaults to linear injection, and to the plain stack at n_recur = 1.
+    """
+    if n_recur < 1 or PAPER_SHARED % n_recur:
+        raise ConfigError(
+            f"n_recur: got {n_recur}, expected a divisor of {PAPER_SHARED}, "
+            "so that the depth stays the same"
+        )
+    return ModelConfig(
+        d_model=d_model,
+        n_recur=n_recur,
+        n_loop=PAPER_SHARED // n_recur,
+        variant=variant or ("linear" if n_recur > 1 else "none"),
+        bptt=bptt,
+    )
+
+
+def _require_whole(field, value, least):
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{field}: got {value!r}, expected a whole number of at least {least}")

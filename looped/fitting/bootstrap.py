@@ -1,0 +1,114 @@
+"""Bootstrap of a fit (paper appendix F.2): resample the runs, refit, read percentiles.
+
+`block` draws whole (budget, r) cells, since the runs of a cell share what is wrong with it;
+`iid` draws single runs, for comparison.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+
+from looped.fitting import get_solver
+from looped.fitting.fit import ARRIVED, best_of
+from looped.fitting.problem import build_problem
+from looped.fitting.result import Bootstrap, FitResult
+from looped.laws import get_law
+
+METHODS = ("block", "iid")
+
+
+def bootstrap(
+    runs: pd.DataFrame,
+    fit: FitResult,
+    *,
+    resamples: int = 200,
+    method: str = "block",
+    level: float = 0.95,
+    starts: int | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Bootstrap:
+    """Refit the same law, split and held parameters on resampled runs.
+
+    Each resample gets the full number of starts; then the fit's own optimum is tried as one more.
+    Where that ends lower, the starts had missed the resample's optimum: counted, and warned of.
+
+    Args:
+        runs: the runs that were fitted.
+        fit: the fit of all runs.
+        resamples: how many; two-sided 95 % percentiles want at least 200.
+        method: block or iid.
+        level: of the percentile interval.
+        starts: per resample; None for as many as the fit had.
+        seed: of the resampling and of the starts.
+        jobs: threads; None for one a core.
+        progress: called with 1 whenever a resample is done.
+
+    Raises:
+        ValueError: bad arguments, or runs without the columns that the method needs.
+    """
+    if resamples < 2 or not 0 < level < 1:
+        raise ValueError(
+            f"got resamples={resamples}, level={level}; expected at least 2, and a level in (0, 1)"
+        )
+    if len(runs) != fit.n_runs:
+        raise ValueError(f"got {len(runs)} runs for a fit of {fit.n_runs}; give the fitted runs")
+    law = get_law(fit.law)
+    problem = build_problem(runs, law, fit.split or "stated", fit.delta, fit.fixed)
+    units = _units(runs, method)
+    rng = np.random.default_rng(seed)
+    weights = _multiplicities(units, resamples, rng)
+    drawn = problem.draw_starts(fit.starts if starts is None else starts, rng)
+    solve = get_solver(fit.solver)
+
+    def refit(row):
+        theta, objective = best_of(solve(problem, drawn, row))
+        again, lower = best_of(solve(problem, fit.theta[None], row))
+        if progress is not None:
+            progress(1)
+        worse = lower < objective * (1 - ARRIVED)
+        return (again if lower < objective else theta), worse
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        found = list(pool.map(refit, weights))
+    worse = sum(missed for _, missed in found)
+    params = pd.DataFrame([law.to_params(theta) for theta, _ in found])
+    note = f"in {worse} of {resamples} resamples the starts missed the optimum; give more starts"
+    return Bootstrap(
+        method=method,
+        level=level,
+        resamples=resamples,
+        n_units=int(units.max()) + 1,
+        starts=len(drawn),
+        seed=seed,
+        draws={name: params[name].tolist() for name in params if name not in fit.fixed},
+        refits_worse=int(worse),
+        warnings=(note,) if worse else (),
+    )
+
+
+def _units(runs, method) -> np.ndarray:
+    """For each run, the number of the unit that is drawn with it, [n]."""
+    if method not in METHODS:
+        raise ValueError(f"method: got {method!r}, expected one of {METHODS}")
+    if method == "iid":
+        return np.arange(len(runs))
+    cell = ["budget", "n_recur"]
+    if not set(cell) <= set(runs) or runs[cell].isna().any(axis=None):
+        raise ValueError(
+            f"the block bootstrap draws (budget, r) cells and needs the columns {cell} of every "
+            "run; add them or use method='iid'"
+        )
+    return runs.groupby(cell).ngroup().to_numpy()
+
+
+def _multiplicities(units, resamples, rng) -> np.ndarray:
+    """How often each run appears in each resample, [resamples, n]."""
+    n_units = units.max() + 1
+    drawn = rng.integers(0, n_units, (resamples, n_units))
+    counts = np.stack([np.bincount(row, minlength=n_units) for row in drawn])
+    return counts[:, units].astype(float)

@@ -1,0 +1,161 @@
+"""`fit`: a law on a table of runs, by the paper's protocol (section 4.1)."""
+
+import numpy as np
+import pandas as pd
+
+from looped.errors import FitError
+from looped.fitting import get_solver
+from looped.fitting.problem import Problem, Solution, build_problem
+from looped.fitting.result import FitResult, FitStatus
+from looped.laws import get_law
+from looped.registry.schema import KEY
+
+ARRIVED = 1e-6  # relative distance to the best objective within which a start has arrived
+FEW = 0.01  # share of the starts below which the optimum is doubtful
+SINGULAR = 1e-7  # smallest singular value of the scaled Jacobian that still identifies
+
+
+def fit(
+    runs: pd.DataFrame,
+    law: str = "joint",
+    split: str = "stated",
+    *,
+    starts: int = 500,
+    seed: int = 0,
+    delta: float = 1e-3,
+    fix: dict[str, float] | None = None,
+    solver: str = "batched",
+) -> FitResult:
+    """Fit a law to runs: the best of many starts, drawn uniformly in the law's box.
+
+    Args:
+        runs: table of `load_runs`, or any with the law's columns, n_tokens and val_loss.
+        law: a name in `looped.laws.LAWS`.
+        split: what counts as recurring (`looped.splits`); laws without φ take N as it is.
+        starts: how many starts.
+        seed: of their draw.
+        delta: residual in log loss beyond which the objective grows linearly only.
+        fix: parameters to hold, e.g. {"phi": 1.0}.
+        solver: batched, or lbfgsb (SciPy, one start after the other).
+
+    Raises:
+        ValueError: runs or arguments that cannot be fitted.
+        FitError: no start reached a finite objective.
+    """
+    fix = dict(fix or {})
+    if starts < 1:
+        raise ValueError(f"starts: got {starts}, expected at least 1")
+    chosen = get_law(law)
+    problem = build_problem(runs, chosen, split, delta, fix)
+    drawn = problem.draw_starts(starts, np.random.default_rng(seed))
+    solution = get_solver(solver)(problem, drawn)
+    theta, objective = best_of(solution)
+    arrived = share_arrived(solution.objective, objective)
+    status, warnings = _judge(problem, theta, runs, arrived, starts)
+    predicted = np.exp(chosen.log_loss(theta[None], problem.design)[0][0])
+    measured = np.exp(problem.log_loss)
+    residuals = measured - predicted
+    return FitResult(
+        law=law,
+        split=split if "n_params_rec" in chosen.columns else None,
+        n_runs=len(runs),
+        params=chosen.to_params(theta) | fix,
+        objective=float(objective),
+        r2=float(1 - (residuals**2).sum() / ((measured - measured.mean()) ** 2).sum()),
+        rmse=float(np.sqrt((residuals**2).mean())),
+        max_abs_residual=float(np.abs(residuals).max()),
+        starts=starts,
+        starts_at_optimum=arrived,
+        status=status,
+        warnings=warnings,
+        fixed=fix,
+        delta=delta,
+        solver=solver,
+        seed=seed,
+        cases=_labels(runs, "case"),
+        sources=_labels(runs, "source"),
+        residuals=tuple(residuals.tolist()),
+    )
+
+
+def best_of(solution: Solution) -> tuple[np.ndarray, float]:
+    """The coordinates and objective of the best start. Raises FitError if none is finite."""
+    objective = np.where(np.isfinite(solution.objective), solution.objective, np.inf)
+    best = int(objective.argmin())
+    if not np.isfinite(objective[best]):
+        raise FitError(
+            f"none of {len(objective)} starts reached a finite objective; check the units of the "
+            "runs (parameters and tokens as plain counts, loss in nats per token)"
+        )
+    return solution.theta[best], objective[best]
+
+
+def share_arrived(objectives: np.ndarray, best: float) -> float:
+    """Share of the starts whose objective is the best one, to ARRIVED."""
+    noise = np.finfo(float).eps  # exact data leave an objective of rounding errors only
+    return float((objectives <= best * (1 + ARRIVED) + noise**1.5).mean())
+
+
+def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str, ...]]:
+    """Status and warnings of an estimate, the gravest first."""
+    names = np.array(problem.law.param_names)
+    found = []
+    blurred = _not_identified(problem, theta)
+    if blurred.any():
+        found.append(
+            (
+                FitStatus.NOT_IDENTIFIED,
+                f"{', '.join(names[blurred])}: not identified by these runs, other values fit as "
+                "well; vary N, D and r more, or hold a parameter with fix",
+            )
+        )
+    reach = 1e-6 * (problem.upper - problem.lower)
+    bound = problem.free & (
+        (theta - problem.lower <= reach) | (problem.upper - theta <= reach)
+    )
+    if bound.any():
+        found.append(
+            (FitStatus.AT_BOUND, f"{', '.join(names[bound])}: at the bound of the law's box")
+        )
+    if arrived < FEW or (starts > 1 and arrived * starts < 2):
+        found.append(
+            (
+                FitStatus.FEW_STARTS,
+                f"{round(arrived * starts)} of {starts} starts reached the best objective; "
+                "give more starts",
+            )
+        )
+    status = found[0][0] if found else FitStatus.OK
+    return status, tuple(text for _, text in found) + tuple(_data_warnings(problem, runs))
+
+
+def _data_warnings(problem, runs):
+    key = [name for name in KEY if name in runs and name != "seed"]
+    again = int(runs.duplicated(key).sum()) if key else 0
+    if again:
+        yield f"{again} runs repeat another run's settings; each counts on its own"
+    sources = _labels(runs, "source")
+    if len(sources) > 1:
+        yield f"runs of mixed sources: {', '.join(sources)}"
+    if "phi" in problem.law.exponents and problem.free[-1] and not (runs["n_recur"] == 1).any():
+        yield "no r = 1 runs: φ has no non-looped anchor"
+
+
+def _not_identified(problem: Problem, theta) -> np.ndarray:
+    """Free coordinates that some direction moves without moving any prediction, [p] of bool."""
+    _, shares = problem.law.log_loss(theta[None], problem.design)
+    jacobian = problem.law.gradient(theta[None], problem.design, shares)[0][problem.free]
+    size = np.linalg.norm(jacobian, axis=1)
+    blurred = np.zeros(len(theta), bool)
+    flat = size < SINGULAR * size.max()
+    moving = jacobian[~flat] / size[~flat, None]
+    directions, singular, _ = np.linalg.svd(moving, full_matrices=False)
+    null = directions[:, singular < SINGULAR * singular.max()]
+    free = np.flatnonzero(problem.free)
+    blurred[free[flat]] = True
+    blurred[free[~flat][(np.abs(null) > 0.1).any(axis=1)]] = True
+    return blurred
+
+
+def _labels(runs, column) -> tuple[str, ...]:
+    return tuple(sorted(runs[column].dropna().astype(str).unique())) if column in runs else ()

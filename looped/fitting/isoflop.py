@@ -1,0 +1,69 @@
+"""IsoFLOP minima (paper section 4.2): a parabola of the loss in log N through each cell's runs."""
+
+import numpy as np
+import pandas as pd
+
+from looped.errors import NoMinimum
+
+CELL = ["n_recur", "budget"]
+
+
+def parabola_minimum(n_params, val_loss) -> dict[str, float]:
+    """Least-squares parabola L = L* + curvature (log N - log N*)² through one cell's runs.
+
+    Returns:
+        n_params_star, val_loss_star (nats per token) and curvature (nats).
+
+    Raises:
+        NoMinimum: fewer than three widths, a parabola that opens downwards, or a vertex outside
+            the range of the runs (the minimum is then not bracketed).
+    """
+    log_n, loss = np.log(np.asarray(n_params, float)), np.asarray(val_loss, float)
+    if len(np.unique(log_n)) < 3:
+        raise NoMinimum(
+            f"a parabola needs three widths, got {len(np.unique(log_n))}; add runs to the cell"
+        )
+    centre = log_n.mean()
+    curvature, slope, level = np.polyfit(log_n - centre, loss, 2)
+    if curvature <= 0:
+        raise NoMinimum(
+            f"the parabola opens downwards (curvature {curvature:.3g}); add runs to the cell"
+        )
+    vertex = centre - slope / (2 * curvature)
+    if not log_n.min() <= vertex <= log_n.max():
+        side = "narrower" if vertex < log_n.min() else "wider"
+        raise NoMinimum(
+            f"the minimum at N = {np.exp(vertex):.3g} lies outside the runs "
+            f"({np.exp(log_n.min()):.3g} to {np.exp(log_n.max()):.3g}); add {side} runs"
+        )
+    return {
+        "n_params_star": float(np.exp(vertex)),
+        "val_loss_star": float(level - slope**2 / (4 * curvature)),
+        "curvature": float(curvature),
+    }
+
+
+def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
+    """The minimum of each (n_recur, budget) cell; a refusal leaves the numbers missing.
+
+    Returns:
+        One row a cell: n_recur, budget, n_runs, n_params_star, val_loss_star, curvature, refusal.
+    """
+    rows = []
+    for (n_recur, budget), cell in runs.groupby(CELL):
+        row = {"n_recur": n_recur, "budget": budget, "n_runs": len(cell)}
+        try:
+            row |= parabola_minimum(cell["n_params"], cell["val_loss"]) | {"refusal": ""}
+        except NoMinimum as refusal:
+            row |= dict.fromkeys(("n_params_star", "val_loss_star", "curvature"), np.nan)
+            row |= {"refusal": str(refusal)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def loss_gaps(minima: pd.DataFrame) -> pd.DataFrame:
+    """Loss above the r = 1 minimum of the same budget: n_recur, budget, gap (nats per token)."""
+    anchor = minima[minima["n_recur"] == 1].set_index("budget")["val_loss_star"]
+    looped = minima[minima["n_recur"] > 1]
+    gap = looped["val_loss_star"] - looped["budget"].map(anchor)
+    return looped[CELL].assign(gap=gap).reset_index(drop=True)

@@ -1,0 +1,111 @@
+"""Compute-optimal sizes of a fitted law: the width that minimises its loss at a budget.
+
+The width is searched on a continuum with the exact counts of the accounting: at width d a budget C
+buys D = C / F(d) tokens, and the law gives L(N_once(d), N_rec(d), r, D).
+"""
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize_scalar
+
+from looped import accounting
+from looped.config import ModelConfig
+from looped.errors import NoMinimum
+from looped.fitting.result import FitResult
+
+LOG_WIDTHS = (np.log(16.0), np.log(131_072.0))
+
+
+def runs_at_width(config: ModelConfig, d_model, *, budget=None, n_tokens=None) -> pd.DataFrame:
+    """Rows that a law can predict: the configuration at real widths, for a budget or tokens.
+
+    Args:
+        config: the architecture; its own d_model is not used.
+        d_model: widths, [n] or one.
+        budget: training FLOPs, from which the tokens follow; or
+        n_tokens: the tokens themselves.
+    """
+    if (budget is None) == (n_tokens is None):
+        raise ValueError("give budget or n_tokens, and not both")
+    d_model = np.atleast_1d(np.asarray(d_model, dtype=float))
+    flops = accounting.flops_per_token(config, d_model)
+    tokens = budget / flops if n_tokens is None else n_tokens
+    return pd.DataFrame(
+        {
+            "n_recur": config.n_recur,
+            "d_model": d_model,
+            "variant": config.variant,
+            "n_params_once": accounting.n_params_once(config, d_model),
+            "n_params_rec": accounting.n_params_rec(config, d_model),
+            "n_params": accounting.n_params(config, d_model),
+            "n_tokens": tokens,
+            "flops_per_token": flops,
+            "budget": tokens * flops,
+        }
+    )
+
+
+def compute_optimal(fit: FitResult, config: ModelConfig, budgets) -> pd.DataFrame:
+    """N*, D*, L* of a fitted law for one architecture at each budget (FLOPs).
+
+    Returns:
+        One row a budget: n_recur, budget, d_model (real), n_params_star, n_tokens_star,
+        val_loss_star, n_params_effective_star.
+
+    Raises:
+        NoMinimum: the loss still falls at the end of the searched widths.
+    """
+    rows = [_optimum(fit, config, budget) for budget in np.atleast_1d(budgets)]
+    return pd.DataFrame(rows)
+
+
+def _optimum(fit, config, budget) -> dict:
+    found = minimize_scalar(
+        lambda log_width: fit.predict(runs_at_width(config, np.exp(log_width), budget=budget))[0],
+        bounds=LOG_WIDTHS,
+        method="bounded",
+        options={"xatol": 1e-7},
+    )
+    if min(abs(found.x - end) for end in LOG_WIDTHS) < 1e-3:
+        raise NoMinimum(
+            f"the {fit.law} law has no compute-optimal width at {budget:.3g} FLOPs, "
+            f"r = {config.n_recur}: its loss is lowest at the end of the search, "
+            f"d_model = {np.exp(found.x):.0f}"
+        )
+    at = runs_at_width(config, np.exp(found.x), budget=budget)
+    return {
+        "n_recur": config.n_recur,
+        "budget": float(budget),
+        "d_model": float(np.exp(found.x)),
+        "n_params_star": float(at["n_params"].iloc[0]),
+        "n_tokens_star": float(at["n_tokens"].iloc[0]),
+        "val_loss_star": float(found.fun),
+        "n_params_effective_star": float(fit.n_params_effective(at)[0]),
+    }
+
+
+def exponent(budgets, sizes) -> float:
+    """Exponent of a size in the budget: the slope of log size on log budget."""
+    return float(np.polyfit(np.log(budgets), np.log(sizes), 1)[0])
+
+
+def power_law_exponents(fit: FitResult, config: ModelConfig, d_model) -> dict[str, float]:
+    """Exponents of N* and D* in C if F were k N^κ, κ fitted over the given widths.
+
+    With F = k N^κ the minimum of A N^-α + B (C / F)^-β has N* ~ C^(β / (α + κ β)) and D* ~ C / N*^κ.
+    The exact F is no power law, so these differ from `exponent` on `compute_optimal`.
+    """
+    widths = runs_at_width(config, np.unique(np.asarray(d_model, float)), n_tokens=1.0)
+    kappa = exponent(widths["n_params"], widths["flops_per_token"])
+    alpha, beta = fit.params["alpha"], fit.params["beta"]
+    n_star = beta / (alpha + kappa * beta)
+    return {"kappa": kappa, "n_params_star": n_star, "n_tokens_star": 1 - kappa * n_star}
+
+
+def equal_loss_n_params(fit: FitResult, config: ModelConfig) -> float:
+    """Unique parameters of the non-looped model whose loss equals that of `config`, at any D.
+
+    By the law both have the same effective parameters, which at r = 1 are N itself.
+    """
+    at = runs_at_width(config, config.d_model, n_tokens=1.0)
+    return float(fit.n_params_effective(at)[0])

@@ -1,0 +1,98 @@
+"""The minimisation that every fit is (paper section 4.1): a Huber sum over log-loss residuals.
+
+    min over θ of Σ_i w_i Huber_δ( log L(θ, run i) - log L_i )
+
+a sum, not a mean; weights w are 1, or a resample's multiplicities. θ stays in the law's box, which
+a held parameter narrows to one value.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from looped.laws import Law
+from looped.splits import split_params
+
+
+class Solution(NamedTuple):
+    """Where each start ended: coordinates [S, p] and objective [S]."""
+
+    theta: np.ndarray
+    objective: np.ndarray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A law, the runs as arrays, and the box to search. Shared by all starts and resamples."""
+
+    law: Law
+    design: tuple
+    log_loss: np.ndarray  # [n]
+    delta: float
+    lower: np.ndarray  # [p]
+    upper: np.ndarray  # [p]
+
+    @property
+    def free(self) -> np.ndarray:
+        """Which coordinates are not held, [p] of bool."""
+        return self.lower < self.upper
+
+    def draw_starts(self, starts: int, rng: np.random.Generator) -> np.ndarray:
+        """Start vectors [starts, p], uniform in the law's box; held coordinates at their value."""
+        low, high = np.array(self.law.bounds, dtype=float).T
+        drawn = low + (high - low) * rng.random((starts, len(low)))
+        return np.clip(drawn, self.lower, self.upper)
+
+    def residuals(self, theta: np.ndarray) -> np.ndarray:
+        """log L(θ) - log L of the runs, [S, n]."""
+        return self.law.log_loss(theta, self.design)[0] - self.log_loss
+
+    def objective(self, theta: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """The Huber sum of each parameter vector, [S]."""
+        return huber_sum(self.residuals(theta), self.delta, weights)
+
+
+def huber_sum(residuals: np.ndarray, delta: float, weights: np.ndarray | None = None):
+    """Σ_i w_i Huber_δ(residual_i) over the last axis: r²/2 inside δ, δ (|r| - δ/2) outside."""
+    size = np.abs(residuals)
+    inside = np.minimum(size, delta)
+    loss = inside * (size - 0.5 * inside)
+    return loss.sum(axis=-1) if weights is None else (loss * weights).sum(axis=-1)
+
+
+def build_problem(
+    runs: pd.DataFrame, law: Law, split: str, delta: float, fix: dict[str, float]
+) -> Problem:
+    """The fit of `law` to `runs` as arrays. Raises ValueError for runs that cannot be fitted."""
+    counted = split_params(runs, split) if "n_params_rec" in law.columns else runs
+    _require_columns(counted, law)
+    lower, upper = np.array(law.bounds, dtype=float).T
+    for name in fix:
+        held = law.param_names.index(name) if name in law.param_names else 0
+        lower[held] = upper[held] = law.coordinate_of(name, fix)
+    free = int((lower < upper).sum())
+    if len(counted) <= free:
+        raise ValueError(
+            f"law {law.name!r} has {free} free parameters, got {len(counted)} runs; give more runs "
+            "or hold parameters with fix"
+        )
+    if not (np.isfinite(delta) and delta > 0):
+        raise ValueError(f"delta: got {delta!r}, expected a positive number (the paper: 1e-3)")
+    log_loss = np.log(counted["val_loss"].to_numpy(float))
+    return Problem(law, law.design(counted), log_loss, delta, lower, upper)
+
+
+def _require_columns(runs, law):
+    needed = [*law.columns, "val_loss"]
+    lacking = {
+        name: "no such column" if name not in runs else f"missing in row {runs[name].isna().argmax()}"
+        for name in needed
+        if name not in runs or runs[name].isna().any()
+    }
+    if lacking:
+        raise ValueError(
+            f"law {law.name!r} needs the columns {needed} of every run, got {lacking}; "
+            "fill them in, or choose a law that needs less"
+        )

@@ -1,0 +1,96 @@
+"""What a law is: a sum of power-law terms whose logarithm is fitted.
+
+    log L = log( Σ_k exp( i_k + s_k(exponents, run) ) )
+
+The intercepts i_k are the logs of the law's linear parameters (log_A, log_B, log_E) and the shapes
+s_k depend on the exponents only. A law is therefore linear in A, B, E once its exponents are held,
+which the batched solver uses.
+
+Shapes of arrays: S parameter vectors at once, n runs, p coordinates, K terms. All logs are natural.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+LINEAR = {"A": "log_A", "B": "log_B", "E": "log_E"}
+"""Public name of each linear parameter -> the coordinate in which it is fitted."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """One loss law: its coordinates, their bounds, prediction and gradient. Pure, no state."""
+
+    name: str
+    formula: str
+    columns: tuple[str, ...]  # of the table of runs, that the design needs
+    intercepts: tuple[str, ...]
+    exponents: tuple[str, ...]
+    bounds: tuple[tuple[float, float], ...]  # per coordinate; starts are drawn uniformly inside
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the fitted coordinates, in the order of every parameter vector."""
+        return self.intercepts + self.exponents
+
+    def design(self, runs: pd.DataFrame):
+        """What the law reads of the runs, as arrays of length n."""
+        raise NotImplementedError
+
+    def shapes(self, theta: np.ndarray, design) -> list[np.ndarray]:
+        """s_k of each of the K terms, each [S, n] or [S, 1]."""
+        raise NotImplementedError
+
+    def shape_gradient(self, theta: np.ndarray, design) -> list[tuple[int, np.ndarray]]:
+        """For each exponent: the term that it moves, and ∂s_k/∂exponent [S, n]."""
+        raise NotImplementedError
+
+    def log_loss(self, theta: np.ndarray, design) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Predicted log L [S, n], and each term's share of L (K arrays [S, n])."""
+        shapes = self.shapes(theta, design)
+        terms = [np.exp(theta[:, k : k + 1] + shape) for k, shape in enumerate(shapes)]
+        total = sum(terms)
+        return np.log(total), [term / total for term in terms]
+
+    def gradient(self, theta: np.ndarray, design, shares: list[np.ndarray]) -> np.ndarray:
+        """∂ log L / ∂ coordinates [S, p, n], given `log_loss`'s shares."""
+        gradient = np.empty((len(theta), len(self.coordinates), shares[0].shape[1]))
+        for k, share in enumerate(shares):
+            gradient[:, k] = share
+        first = len(self.intercepts)
+        for i, (term, slope) in enumerate(self.shape_gradient(theta, design)):
+            np.multiply(shares[term], slope, out=gradient[:, first + i])
+        return gradient
+
+    def to_params(self, theta: np.ndarray) -> dict[str, float]:
+        """Public parameters (E, A, B, exponents) of one coordinate vector [p]."""
+        values = dict(zip(self.coordinates, map(float, theta), strict=True))
+        linear = {name: float(np.exp(values.pop(log))) for name, log in LINEAR.items()}
+        return {**linear, **values}
+
+    def to_theta(self, params: dict[str, float]) -> np.ndarray:
+        """Inverse of `to_params`. Raises ValueError on a missing, unknown or negative parameter."""
+        expected = set(LINEAR) | set(self.exponents)
+        if set(params) != expected:
+            raise ValueError(
+                f"law {self.name!r}: got parameters {sorted(params)}, expected {sorted(expected)}"
+            )
+        return np.array([self.coordinate_of(name, params) for name in self.param_names])
+
+    @property
+    def param_names(self) -> tuple[str, ...]:
+        """Public names in the order of the coordinates."""
+        return tuple(LINEAR) + self.exponents
+
+    def coordinate_of(self, name: str, params: dict[str, float]) -> float:
+        """The coordinate value of the public parameter `name`. Raises ValueError."""
+        if name not in self.param_names:
+            raise ValueError(
+                f"law {self.name!r} has no parameter {name!r}; it has {self.param_names}"
+            )
+        if name not in LINEAR:
+            return float(params[name])
+        if not params[name] > 0:
+            raise ValueError(f"{name}: got {params[name]!r}, expected a positive number")
+        return float(np.log(params[name]))

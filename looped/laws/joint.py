@@ -1,0 +1,62 @@
+"""The joint law (paper section 4.1): Chinchilla on the effective parameters of a looped model.
+
+    L = E + A (N_once + r^φ N_rec)^(-α) + B D^(-β)
+
+φ = 1: a recurrence is worth a unique block; φ = 0: it is worth nothing, and the law is Chinchilla's.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from looped.laws.base import Law
+from looped.laws.chinchilla import CHINCHILLA
+
+
+class Design(NamedTuple):
+    """N_once, N_rec, log r and log D of the runs, each [n]."""
+
+    n_params_once: np.ndarray
+    n_params_rec: np.ndarray
+    log_n_recur: np.ndarray
+    log_n_tokens: np.ndarray
+
+
+def n_params_effective(n_params_once, n_params_rec, n_recur, phi):
+    """N_eff = N_once + r^φ N_rec: the unique parameters that a looped model is worth."""
+    return n_params_once + n_recur**phi * n_params_rec
+
+
+class Joint(Law):
+    """Loss of all recurrences at once, from N_once, N_rec, r and D."""
+
+    def design(self, runs):
+        once, rec, n_recur, n_tokens = (runs[name].to_numpy(float) for name in self.columns)
+        return Design(once, rec, np.log(n_recur), np.log(n_tokens))
+
+    def shapes(self, theta, design):
+        alpha, beta = theta[:, 3:4], theta[:, 4:5]
+        effective = design.n_params_once + self._recurring(theta, design)
+        constant = np.zeros((len(theta), 1))
+        return [-alpha * np.log(effective), -beta * design.log_n_tokens, constant]
+
+    def shape_gradient(self, theta, design):
+        recurring = self._recurring(theta, design)
+        effective = design.n_params_once + recurring
+        by_phi = -theta[:, 3:4] * design.log_n_recur * recurring / effective
+        return [(0, -np.log(effective)), (1, -design.log_n_tokens), (0, by_phi)]
+
+    @staticmethod
+    def _recurring(theta, design):
+        """r^φ N_rec [S, n]."""
+        return design.n_params_rec * np.exp(theta[:, 5:6] * design.log_n_recur)
+
+
+JOINT = Joint(
+    name="joint",
+    formula="L = E + A (N_once + r^φ N_rec)^-α + B D^-β",
+    columns=("n_params_once", "n_params_rec", "n_recur", "n_tokens"),
+    intercepts=CHINCHILLA.intercepts,
+    exponents=(*CHINCHILLA.exponents, "phi"),
+    bounds=(*CHINCHILLA.bounds, (-3, 3)),
+)

@@ -1,0 +1,106 @@
+"""Runs by source. A new source is one folder in `runs/` and one line in SOURCES."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from looped.errors import RecordError
+from looped.registry.paper import paper_runs
+from looped.registry.schema import validate
+
+SOURCES: dict[str, Callable[[], pd.DataFrame]] = {"paper": paper_runs}
+
+BASELINE = "baseline"
+"""The case whose r = 1 runs anchor every other case."""
+
+
+def load_runs(
+    source: str | Path = "paper",
+    *,
+    case: str | None = BASELINE,
+    n_recur: int | Iterable[int] | None = None,
+    budget_min: float | None = None,
+    budget_max: float | None = None,
+    columns: dict[str, str] | None = None,
+) -> pd.DataFrame:
+    """The runs of one case, as a checked table (columns: `looped.registry.schema`).
+
+    A case without r = 1 runs of its own gets the baseline's, of the budgets that they share.
+
+    Args:
+        source: a name in SOURCES, or the path of a CSV file.
+        case: the study to read; None for every run of the source.
+        n_recur: keep these recurrences only (the r = 1 anchor too must be named to stay).
+        budget_min: keep budgets from here, FLOPs, inclusive.
+        budget_max: keep budgets up to here, FLOPs, inclusive.
+        columns: for a CSV file, our name -> the file's name of a column.
+
+    Raises:
+        RecordError: a row that fails the schema.
+        ValueError: an unknown source or case, or a selection that leaves no run.
+    """
+    runs = _select_case(_read(source, columns or {}), case, source)
+    wanted = {n_recur} if isinstance(n_recur, int) else set(n_recur or ())
+    keep = pd.Series(True, index=runs.index)
+    if wanted:
+        keep &= runs["n_recur"].isin(wanted)
+    if budget_min is not None:
+        keep &= runs["budget"] >= budget_min
+    if budget_max is not None:
+        keep &= runs["budget"] <= budget_max
+    if not keep.any():
+        raise ValueError(
+            f"no run of source {str(source)!r}, case {case!r} is left by n_recur={n_recur}, "
+            f"budget_min={budget_min}, budget_max={budget_max}; it has n_recur "
+            f"{sorted(runs['n_recur'].dropna().unique().tolist())} and budgets "
+            f"{sorted(runs['budget'].dropna().unique().tolist())}"
+        )
+    return runs[keep].reset_index(drop=True)
+
+
+def _read(source, columns) -> pd.DataFrame:
+    if source in SOURCES:
+        return validate(SOURCES[source]())
+    path = Path(source)
+    if not path.is_file():
+        raise ValueError(
+            f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)} or the path of a CSV file"
+        )
+    return validate(_renamed(_read_csv(path), columns, path), file=path)
+
+
+def _read_csv(path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, skipinitialspace=True)
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise RecordError(
+            f"not a CSV table: {error}", file=path, fix="Give comma-separated text with a header"
+        ) from None
+
+
+def _renamed(frame, columns, path) -> pd.DataFrame:
+    absent = sorted(set(columns.values()) - set(frame.columns))
+    if absent:
+        raise RecordError(
+            f"no column {absent}; the file has {list(frame.columns)}",
+            file=path,
+            fix="Name a column of the file on the right of each mapping",
+        )
+    replaced = [ours for ours, theirs in columns.items() if ours in frame and ours != theirs]
+    return frame.drop(columns=replaced).rename(columns={v: k for k, v in columns.items()})
+
+
+def _select_case(runs, case, source) -> pd.DataFrame:
+    if case is None:
+        return runs
+    own = runs[runs["case"] == case]
+    if own.empty:
+        known = sorted(runs["case"].unique())
+        raise ValueError(f"case: got {case!r}, expected one of {known} of {str(source)!r}")
+    if (own["n_recur"] == 1).any():
+        return own
+    anchor = runs[
+        (runs["case"] == BASELINE) & (runs["n_recur"] == 1) & runs["budget"].isin(own["budget"])
+    ]
+    return pd.concat([anchor, own])
