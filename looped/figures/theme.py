@@ -55,6 +55,7 @@ INK = "currentColor"  # the page's text colour
 CONFIG = {
     "background": "transparent",
     "font": FONT,
+    "padding": {"left": 5, "top": 5, "right": 14, "bottom": 5},  # room for the last tick's label
     "view": {"stroke": None},
     "axis": {
         "labelColor": INK,
@@ -69,6 +70,7 @@ CONFIG = {
         "titleFontWeight": "normal",
         "titlePadding": 8,
         "labelOverlap": True,
+        "labelSeparation": 6,
     },
     # Above the plot: beside it a legend would be cut off on a phone.
     "legend": {
@@ -86,20 +88,52 @@ CONFIG = {
     "title": {"color": INK, "subtitleColor": INK, "fontSize": 14, "fontWeight": "normal"},
     "text": {"color": INK, "fontSize": 12},
     "rule": {"color": INK},
-    "point": {"filled": True, "size": 55},
+    "point": {"filled": True, "size": 55, "opacity": 0.9},
     "line": {"strokeWidth": 2},
 }
+
+
+RECUR_LABEL = "'r = ' + (datum.label)"  # the brackets count: Vega-Lite pastes a conditional in
+"""Label expression that turns a value of n_recur into "r = 4", for legends and panel headers."""
+
+
+def axis(channel, field: str, *, log: bool = False, **options):
+    """A quantitative axis with the title of `AXES`, not forced to zero.
+
+    Args:
+        channel: `alt.X` or `alt.Y`.
+        field: column drawn; its title is that of `AXES`, or the option `title`.
+        log: logarithmic, with ticks written as 20M, 1B or, for compute, 1e18.
+    """
+    options.setdefault("title", AXES.get(field))
+    if options["title"] is None:
+        raise ValueError(f"no axis title for {field!r}: add it to AXES, or pass title=")
+    options.setdefault("scale", alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False))
+    if log:
+        options.setdefault("axis", alt.Axis(labelExpr=_TICK_LABEL))
+    return channel(f"{field}:Q", **options)
+
+
+_POWER_LABEL = (
+    "datum.value >= 1e13 ? replace(format(datum.value, '.2~e'), '+', '') "
+    ": replace(format(datum.value, '.3~s'), 'G', 'B')"
+)
+# Only 1, 2 and 5 of each decade: the other ticks stay without a label.
+_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
+_TICK_LABEL = f"indexof([1, 2, 5], {_DIGIT}) < 0 ? '' : ({_POWER_LABEL})"
 
 
 def recur_color(field: str = "n_recur", **options) -> alt.Color:
     """Colour by number of recurrences, the same in every figure."""
     scale = alt.Scale(domain=list(RECUR_COLORS), range=list(RECUR_COLORS.values()))
+    options.setdefault("legend", alt.Legend(columns=len(RECUR_COLORS)))  # short: one row anywhere
     return alt.Color(f"{field}:N", scale=scale, title=AXES["n_recur"], **options)
 
 
 def recur_dash(field: str = "n_recur", **options) -> alt.StrokeDash:
     """Dash by number of recurrences, the same in every figure."""
     scale = alt.Scale(domain=list(RECUR_DASHES), range=list(RECUR_DASHES.values()))
+    options.setdefault("legend", alt.Legend(columns=len(RECUR_DASHES)))
     return alt.StrokeDash(f"{field}:N", scale=scale, title=AXES["n_recur"], **options)
 
 
@@ -119,7 +153,7 @@ def budget_color(budgets, field: str = "budget", **options) -> alt.Color:
     last = len(BUDGET_COLORS) - 1
     picks = [round(i * last / max(len(domain) - 1, 1)) for i in range(len(domain))]
     scale = alt.Scale(domain=domain, range=[BUDGET_COLORS[i] for i in picks])
-    options.setdefault("legend", alt.Legend(format=".2~e"))
+    options.setdefault("legend", alt.Legend(labelExpr=_POWER_LABEL))
     return alt.Color(f"{field}:O", scale=scale, title=AXES["budget"], **options)
 
 

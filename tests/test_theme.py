@@ -1,0 +1,147 @@
+"""Figures and tables: colours that can be told apart, and what a page needs of each chart."""
+
+import base64
+import json
+import re
+
+import altair as alt
+import pandas as pd
+import pytest
+
+import looped.figures
+from looped.figures import render, theme
+
+PAGES = {"light": "#ffffff", "dark": "#121212"}
+RUNS = pd.DataFrame({"n_recur": [1, 2], "val_loss": [3.25, 3.5], "note": ["a|b", None]})
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of #rrggbb (WCAG 2.2)."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def chart() -> alt.Chart:
+    return alt.Chart(RUNS).mark_point().encode(theme.axis(alt.Y, "val_loss"), theme.recur_color())
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("color", [*theme.RECUR_COLORS.values(), *theme.BUDGET_COLORS])
+def test_marks_stand_out_from_the_page(color, page):
+    assert contrast(color, PAGES[page]) >= 3  # WCAG 2.2, 1.4.11: graphical objects
+
+
+def test_each_n_recur_has_a_colour_and_a_dash_of_its_own():
+    assert list(theme.RECUR_COLORS) == list(theme.RECUR_DASHES) == [1, 2, 4, 8]
+    assert len(set(theme.RECUR_COLORS.values())) == 4
+    assert len({tuple(dash) for dash in theme.RECUR_DASHES.values()}) == 4
+
+
+def test_few_budgets_use_the_whole_range_of_colours():
+    scale = theme.budget_color([3e18, 1e18, 3e18]).to_dict()["scale"]
+    assert scale == {
+        "domain": [1e18, 3e18],
+        "range": [theme.BUDGET_COLORS[0], theme.BUDGET_COLORS[-1]],
+    }
+
+
+def test_more_budgets_than_colours_are_refused():
+    with pytest.raises(ValueError, match="7 budgets, but only 6 colours"):
+        theme.budget_color(range(1, 8))
+
+
+def test_axis_without_a_known_title_is_refused():
+    with pytest.raises(ValueError, match="no axis title for 'loss'"):
+        theme.axis(alt.Y, "loss")
+
+
+def test_single_plots_fill_the_column_and_panels_do_not_ask_for_it():
+    single = theme.finish(chart(), "a", "A chart.").to_dict()
+    layered = theme.finish(chart() + chart().mark_line(), "a", "A chart.").to_dict()
+    assert single["width"] == layered["width"] == "container"
+    assert single["height"] == theme.HEIGHT
+    panels = theme.finish(chart().facet("n_recur:N", columns=2), "a", "A chart.").to_dict()
+    by_row = theme.finish(chart().encode(row="n_recur:N"), "a", "A chart.").to_dict()
+    assert "width" not in panels
+    assert "width" not in by_row
+
+
+def test_finish_keeps_the_height_that_a_figure_chose():
+    assert theme.finish(chart().properties(height=99), "a", "A chart.").to_dict()["height"] == 99
+
+
+def test_a_figure_needs_a_description():
+    with pytest.raises(ValueError, match="figure 'curve' has no description"):
+        theme.finish(chart(), "curve", " ")
+
+
+def test_the_page_gets_specification_image_label_and_data():
+    finished = theme.finish(chart(), "curve", 'Loss "falls"\n with N.', RUNS)
+    bundle = render.mimebundle(finished.to_dict())
+    assert bundle["text/plain"] == 'Loss "falls" with N.'
+    html = bundle["text/html"]
+    assert 'aria-label="Loss &quot;falls&quot; with N."' in html
+    spec = json.loads(re.search(r'<script type="application/json">(.*)</script>', html)[1])
+    assert spec["description"] == 'Loss "falls" with N.'
+    assert "usermeta" not in spec
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    name, data = re.search(r'download="(.*?)" href="data:text/csv;base64,(.*?)"', html).groups()
+    assert name == "curve.csv"
+    assert base64.b64decode(data).decode() == RUNS.to_csv(index=False)
+
+
+def test_no_text_of_a_chart_can_end_its_script_element():
+    finished = theme.finish(chart(), "a", "Ends </script> here.")
+    assert render.mimebundle(finished.to_dict())["text/html"].count("</script>") == 1
+
+
+def test_without_vl_convert_a_chart_has_no_image(monkeypatch):
+    monkeypatch.setattr(render, "find_spec", lambda name: None)
+    bundle = render.mimebundle(theme.finish(chart(), "a", "A chart.").to_dict())
+    assert bundle.keys() == {"text/html", "text/plain"}
+    assert "<img" not in bundle["text/html"]
+
+
+def test_jupyterlab_draws_charts_itself(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "book/runs.md")
+    render.enable()
+    assert alt.renderers.active == "mimetype"
+    monkeypatch.delenv("JPY_SESSION_NAME")
+    render.enable()
+    assert alt.renderers.active == "book"
+
+
+def test_table_in_the_book_is_a_numbered_myst_table():
+    table = looped.figures.table(
+        RUNS, name="tbl-a", caption="Two\nruns.", formats={"val_loss": ".1f"}
+    )
+    source = table.to_markdown()
+    assert source.startswith("::::{table} Two runs.\n:name: tbl-a\n")
+    assert "| n_recur | val_loss | note |\n| ---: | ---: | :--- |\n" in source
+    assert "| 1 | 3.2 | a\\|b |\n| 2 | 3.5 | – |\n" in source
+    assert 'download="tbl-a.csv"' in source
+
+
+def test_table_in_a_notebook_is_html():
+    html = looped.figures.table(RUNS, name="tbl-a", caption="N < D.").to_html()
+    assert "<caption>N &lt; D.</caption>" in html
+    assert '<td style="text-align:right">3.25</td>' in html
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "Table 1", "caption": "A."}, "table name 'Table 1'"),
+        ({"name": "tbl-a", "caption": ""}, "has no caption"),
+        ({"name": "tbl-a", "caption": "A.", "formats": {"phi": ".3f"}}, r"formats for \['phi'\]"),
+    ],
+)
+def test_table_refuses_what_the_book_could_not_number(options, message):
+    with pytest.raises(ValueError, match=message):
+        looped.figures.table(RUNS, **options)
