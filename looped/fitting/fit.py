@@ -12,7 +12,7 @@ from looped.registry.schema import KEY
 
 ARRIVED = 1e-6  # relative distance to the best objective within which a start has arrived
 FEW = 0.01  # share of the starts below which the optimum is doubtful
-SINGULAR = 1e-7  # smallest singular value of the scaled Jacobian that still identifies
+SINGULAR = 1e-5  # smallest singular value of the scaled Jacobian that still identifies
 
 
 def fit(
