@@ -9,6 +9,7 @@ and the dark page. The colours of marks have a contrast of at least 3 to 1 on bo
 """
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 AXES = {
@@ -29,8 +30,10 @@ AXES = {
     "kv_cache_per_token": "Key-value cache (bytes/token)",
     "val_loss": "Validation loss (nats/token)",
     "predicted": "Predicted validation loss (nats/token)",
-    "residual": "Residual (nats/token)",
+    "gap": "Loss above that of r = 1 (nats/token)",
+    "residual": "Measured − predicted (nats/token)",
     "huber_loss": "Huber objective",
+    "relative_objective": "Huber objective relative to its minimum",
     "phi": "Recurrence exponent φ",
     "ratio": "Ratio to the model without recurrence",
     "n_resamples": "Bootstrap resamples",
@@ -44,8 +47,12 @@ RECUR_COLORS = {1: "#767f8c", 2: "#0a7fc2", 4: "#d55e00", 8: "#009e73"}
 RECUR_DASHES = {1: [1, 0], 2: [8, 3], 4: [4, 3], 8: [2, 2]}
 """Dash of each number of recurrences, so that no line is told by colour alone."""
 
+MORE_COLORS = ["#b05cb4", "#b8860b", "#cc4f80", "#5b6fe0", "#4d8a2f", "#a0664a"]
+MORE_DASHES = [[6, 2, 2, 2], [10, 2], [3, 1], [8, 2, 2, 2, 2, 2], [5, 5], [1, 3]]
+"""Colours and dashes of further numbers of recurrences, in ascending order, then from the first."""
+
 BUDGET_COLORS = ["#5b6fe0", "#8e6bd8", "#b05cb4", "#cc4f80", "#d8603a", "#b8860b"]
-"""Colours of the compute budgets, smallest first."""
+"""Colours of the compute budgets, smallest first; more than six are blended from these."""
 
 HEIGHT = 360
 PANEL_HEIGHT = 240
@@ -123,38 +130,50 @@ _DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
 _TICK_LABEL = f"indexof([1, 2, 5], {_DIGIT}) < 0 ? '' : ({_POWER_LABEL})"
 
 
-def recur_color(field: str = "n_recur", **options) -> alt.Color:
-    """Colour by number of recurrences, the same in every figure."""
-    scale = alt.Scale(domain=list(RECUR_COLORS), range=list(RECUR_COLORS.values()))
-    options.setdefault("legend", alt.Legend(columns=len(RECUR_COLORS)))  # short: one row anywhere
-    return alt.Color(f"{field}:N", scale=scale, title=AXES["n_recur"], **options)
+def recur_color(n_recurs, field: str = "n_recur", **options) -> alt.Color:
+    """Colour by number of recurrences; 1, 2, 4 and 8 have the same in every figure.
+
+    Args:
+        n_recurs: the recurrences drawn; others than 1, 2, 4, 8 take further colours in order.
+        field: column that holds them.
+        options: of the channel, such as `legend=None`.
+    """
+    return alt.Color(f"{field}:N", **_recur_channel(n_recurs, RECUR_COLORS, MORE_COLORS, options))
 
 
-def recur_dash(field: str = "n_recur", **options) -> alt.StrokeDash:
-    """Dash by number of recurrences, the same in every figure."""
-    scale = alt.Scale(domain=list(RECUR_DASHES), range=list(RECUR_DASHES.values()))
-    options.setdefault("legend", alt.Legend(columns=len(RECUR_DASHES)))
-    return alt.StrokeDash(f"{field}:N", scale=scale, title=AXES["n_recur"], **options)
+def recur_dash(n_recurs, field: str = "n_recur", **options) -> alt.StrokeDash:
+    """Dash by number of recurrences, chosen like the colour; both share one legend."""
+    channel = _recur_channel(n_recurs, RECUR_DASHES, MORE_DASHES, options)
+    return alt.StrokeDash(f"{field}:N", **channel)
+
+
+def _recur_channel(n_recurs, known: dict, more: list, options: dict) -> dict:
+    domain = sorted({int(n_recur) for n_recur in n_recurs})
+    others = [n_recur for n_recur in domain if n_recur not in known]
+    chosen = known | {n_recur: more[i % len(more)] for i, n_recur in enumerate(others)}
+    legend = alt.Legend(labelExpr=RECUR_LABEL, columns=4)  # short labels: four fit on a phone
+    defaults = {
+        "scale": alt.Scale(domain=domain, range=[chosen[n_recur] for n_recur in domain]),
+        "title": None,
+        "legend": legend,
+    }
+    return defaults | options
 
 
 def budget_color(budgets, field: str = "budget", **options) -> alt.Color:
-    """Colour by compute budget, from the smallest of `budgets` (FLOPs) to the largest.
-
-    Raises:
-        ValueError: more budgets than there are colours that can be told apart.
-    """
+    """Colour by compute budget, from the smallest of `budgets` (FLOPs) to the largest."""
     domain = sorted(set(budgets))
-    if len(domain) > len(BUDGET_COLORS):
-        raise ValueError(
-            f"{len(domain)} budgets, but only {len(BUDGET_COLORS)} colours that can be told apart: "
-            "draw fewer budgets, or a panel for each"
-        )
-    # Few budgets take colours from the whole range.
-    last = len(BUDGET_COLORS) - 1
-    picks = [round(i * last / max(len(domain) - 1, 1)) for i in range(len(domain))]
-    scale = alt.Scale(domain=domain, range=[BUDGET_COLORS[i] for i in picks])
+    scale = alt.Scale(domain=domain, range=_ramp(len(domain)))
     options.setdefault("legend", alt.Legend(labelExpr=_POWER_LABEL))
     return alt.Color(f"{field}:O", scale=scale, title=AXES["budget"], **options)
+
+
+def _ramp(n: int) -> list[str]:
+    """`n` colours, evenly spaced along BUDGET_COLORS and blended between them."""
+    parts = np.array([[int(color[i : i + 2], 16) for i in (1, 3, 5)] for color in BUDGET_COLORS])
+    at = np.linspace(0, len(parts) - 1, n)
+    blends = np.stack([np.interp(at, range(len(parts)), part) for part in parts.T], axis=1)
+    return [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in blends.round().astype(int)]
 
 
 def finish(chart, name: str, description: str, data: pd.DataFrame | None = None):
