@@ -1,13 +1,14 @@
 """Runs by source. A new source is one folder in `runs/` and one line in SOURCES."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from looped.errors import RecordError
 from looped.registry.paper import paper_runs
-from looped.registry.schema import validate
+from looped.registry.schema import COLUMNS, validate
 
 SOURCES: dict[str, Callable[[], pd.DataFrame]] = {"paper": paper_runs}
 
@@ -19,7 +20,7 @@ def load_runs(
     source: str | Path = "paper",
     *,
     case: str | None = BASELINE,
-    n_recur: int | Iterable[int] | None = None,
+    n_recur: int | Sequence[int] | None = None,
     budget_min: float | None = None,
     budget_max: float | None = None,
     columns: dict[str, str] | None = None,
@@ -41,10 +42,9 @@ def load_runs(
         ValueError: an unknown source or case, or a selection that leaves no run.
     """
     runs = _select_case(_read(source, columns or {}), case, source)
-    wanted = {n_recur} if isinstance(n_recur, int) else set(n_recur or ())
     keep = pd.Series(True, index=runs.index)
-    if wanted:
-        keep &= runs["n_recur"].isin(wanted)
+    if n_recur is not None:
+        keep &= runs["n_recur"].isin(np.ravel(n_recur))
     if budget_min is not None:
         keep &= runs["budget"] >= budget_min
     if budget_max is not None:
@@ -61,6 +61,8 @@ def load_runs(
 
 def _read(source, columns) -> pd.DataFrame:
     if source in SOURCES:
+        if columns:
+            raise ValueError(f"columns name those of a CSV file, got {columns} for {source!r}")
         return validate(SOURCES[source]())
     path = Path(source)
     if not path.is_file():
@@ -87,8 +89,14 @@ def _renamed(frame, columns, path) -> pd.DataFrame:
             file=path,
             fix="Name a column of the file on the right of each mapping",
         )
-    replaced = [ours for ours, theirs in columns.items() if ours in frame and ours != theirs]
-    return frame.drop(columns=replaced).rename(columns={v: k for k, v in columns.items()})
+    unknown = sorted(set(columns) - set(COLUMNS))
+    if unknown:
+        raise RecordError(
+            f"the table of runs has no column {unknown}; it has {COLUMNS}",
+            file=path,
+            fix="Name one of them on the left of each mapping",
+        )
+    return frame.assign(**{ours: frame[theirs] for ours, theirs in columns.items()})
 
 
 def _select_case(runs, case, source) -> pd.DataFrame:
