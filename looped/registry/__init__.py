@@ -67,7 +67,7 @@ def _read(source, columns) -> pd.DataFrame:
     path = Path(source)
     if not path.is_file():
         raise ValueError(
-            f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)} or the path of a CSV file"
+            f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)} or a CSV file's path"
         )
     return validate(_renamed(_read_csv(path), columns, path), file=path)
 

@@ -12,7 +12,9 @@ from looped.paths import runs_dir
 def paper_runs() -> pd.DataFrame:
     """All 240 digitised runs with their counts, tokens and FLOPs from the accounting."""
     digitised = pd.read_csv(runs_dir() / "paper" / "digitised_runs.csv", keep_default_na=False)
-    counted = [_counted(row.case, row.n_recur, row.width, row.budget) for row in digitised.itertuples()]
+    counted = [
+        _counted(row.case, row.n_recur, row.width, row.budget) for row in digitised.itertuples()
+    ]
     kept = digitised[["case", "n_recur", "budget", "val_loss", "val_loss_se", "flag"]]
     return kept.join(pd.DataFrame(counted)).assign(source="digitised")
 
@@ -42,7 +44,7 @@ def _counted(case, n_recur, width, budget) -> dict:
 
 
 def published_minima() -> pd.DataFrame:
-    """Minima of the isoFLOP parabolas: case, n_recur, budget, n_params_star, val_loss_star, source."""
+    """IsoFLOP minima: case, n_recur, budget, n_params_star, val_loss_star, source."""
     return pd.read_csv(runs_dir() / "paper" / "minima.csv")
 
 

@@ -44,7 +44,7 @@ BUDGET_TOLERANCE = 0.01
 class Run(BaseModel):
     """One row of the table; see the module for the units."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
 
     case: str = "baseline"
     n_recur: Whole | None = None
@@ -78,9 +78,11 @@ class Run(BaseModel):
     @model_validator(mode="after")
     def _counts_add_up(self):
         parts = self.n_params_once, self.n_params_rec
-        if None in parts or self.n_params is None:
+        if None in parts:
             return self
-        if not math.isclose(sum(parts), self.n_params, rel_tol=1e-6):
+        if not sum(parts) > 0:
+            raise ValueError("n_params_once + n_params_rec is 0: the run has no parameters")
+        if self.n_params and not math.isclose(sum(parts), self.n_params, rel_tol=1e-6):
             raise ValueError(
                 f"n_params {self.n_params:.9g} is not n_params_once + n_params_rec "
                 f"= {sum(parts):.9g}"
@@ -109,6 +111,13 @@ def validate(frame: pd.DataFrame, file: str | Path | None = None) -> pd.DataFram
     Raises:
         RecordError: the first row that fails, with file, row, column, value and what to do.
     """
+    required = {name for name, field in Run.model_fields.items() if field.is_required()}
+    if lacking := sorted(required - set(frame.columns)):
+        raise RecordError(
+            f"no column {lacking}; it has {list(frame.columns)}",
+            file=file,
+            fix="Add them, or map them to columns of other names (val_loss=loss)",
+        )
     if frame.empty:
         raise RecordError("no runs", file=file, fix="Give at least one row below the header")
     first = 2 if file is not None else 0
@@ -117,9 +126,9 @@ def validate(frame: pd.DataFrame, file: str | Path | None = None) -> pd.DataFram
         for i, row in enumerate(frame.to_dict("records"))
     ]
     table = pd.DataFrame([row.model_dump() for row in rows], columns=COLUMNS)
-    table = table.astype({name: "Int64" for name in _WHOLE})
+    table = table.astype(dict.fromkeys(_WHOLE, "Int64"))
     floats = table.columns.difference([*_WHOLE, "case", "variant", "source", "flag"])
-    table = table.astype({name: float for name in floats})
+    table = table.astype(dict.fromkeys(floats, float))
     table["n_params"] = table["n_params"].fillna(table["n_params_once"] + table["n_params_rec"])
     _require_unique(table, file, first)
     return table
