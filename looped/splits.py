@@ -57,9 +57,7 @@ def _injection_projection() -> tuple[float, float]:
 
 def _require_injection(runs, split):
     missing = [
-        name
-        for name in ("d_model", "variant")
-        if name not in runs or runs[name].isna().any()
+        name for name in ("d_model", "variant") if name not in runs or runs[name].isna().any()
     ]
     if missing:
         raise ValueError(

@@ -28,7 +28,9 @@ def solve_batched(
     """Minimise from every start [S, p]; weights [n] multiply the runs' terms."""
     weights = np.ones_like(problem.log_loss) if weights is None else weights
     chunks = [starts[i : i + CHUNK_STARTS] for i in range(0, len(starts), CHUNK_STARTS)]
-    solved = [_descend(problem, _project_linear(problem, chunk, weights), weights) for chunk in chunks]
+    solved = [
+        _descend(problem, _project_linear(problem, chunk, weights), weights) for chunk in chunks
+    ]
     theta, objective = (np.concatenate(parts) for parts in zip(*solved, strict=True))
     return Solution(theta, objective)
 

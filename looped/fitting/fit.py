@@ -110,9 +110,7 @@ def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str,
             )
         )
     reach = 1e-6 * (problem.upper - problem.lower)
-    bound = problem.free & (
-        (theta - problem.lower <= reach) | (problem.upper - theta <= reach)
-    )
+    bound = problem.free & ((theta - problem.lower <= reach) | (problem.upper - theta <= reach))
     if bound.any():
         found.append(
             (FitStatus.AT_BOUND, f"{', '.join(names[bound])}: at the bound of the law's box")

@@ -92,7 +92,7 @@ def exponent(budgets, sizes) -> float:
 def power_law_exponents(fit: FitResult, config: ModelConfig, d_model) -> dict[str, float]:
     """Exponents of N* and D* in C if F were k N^κ, κ fitted over the given widths.
 
-    With F = k N^κ the minimum of A N^-α + B (C / F)^-β has N* ~ C^(β / (α + κ β)) and D* ~ C / N*^κ.
+    With F = k N^κ the minimum of A N^-α + B (C / F)^-β has N* ~ C^(β / (α + κ β)), D* ~ C / N*^κ.
     The exact F is no power law, so these differ from `exponent` on `compute_optimal`.
     """
     widths = runs_at_width(config, np.unique(np.asarray(d_model, float)), n_tokens=1.0)

@@ -147,4 +147,6 @@ class FitResult:
     def from_json(cls, text_or_path: str | Path) -> "FitResult":
         """The fit of JSON text, or of the file at that path."""
         text = str(text_or_path)
-        return cls.from_dict(json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
+        return cls.from_dict(
+            json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+        )

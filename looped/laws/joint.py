@@ -2,7 +2,7 @@
 
     L = E + A (N_once + r^φ N_rec)^(-α) + B D^(-β)
 
-φ = 1: a recurrence is worth a unique block; φ = 0: it is worth nothing, and the law is Chinchilla's.
+φ = 1: a recurrence is worth a unique block; φ = 0: it is worth nothing, and this is Chinchilla's.
 """
 
 from typing import NamedTuple
