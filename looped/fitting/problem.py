@@ -68,11 +68,14 @@ def build_problem(
     """The fit of `law` to `runs` as arrays. Raises ValueError for runs that cannot be fitted."""
     counted = split_params(runs, split) if "n_params_rec" in law.columns else runs
     _require_columns(counted, law)
+    _require_positive(counted, law)
     lower, upper = np.array(law.bounds, dtype=float).T
     for name in fix:
         held = law.param_names.index(name) if name in law.param_names else 0
         lower[held] = upper[held] = law.coordinate_of(name, fix)
     free = int((lower < upper).sum())
+    if not free:
+        raise ValueError(f"fix holds every parameter of law {law.name!r}; leave at least one free")
     if len(counted) <= free:
         raise ValueError(
             f"law {law.name!r} has {free} free parameters, got {len(counted)} runs; give more runs "
@@ -81,13 +84,17 @@ def build_problem(
     if not (np.isfinite(delta) and delta > 0):
         raise ValueError(f"delta: got {delta!r}, expected a positive number (the paper: 1e-3)")
     log_loss = np.log(counted["val_loss"].to_numpy(float))
+    if np.ptp(log_loss) == 0:
+        raise ValueError("val_loss is the same in every run; a law needs runs that differ")
     return Problem(law, law.design(counted), log_loss, delta, lower, upper)
 
 
 def _require_columns(runs, law):
     needed = [*law.columns, "val_loss"]
     lacking = {
-        name: "no such column" if name not in runs else f"missing in row {runs[name].isna().argmax()}"
+        name: "no such column"
+        if name not in runs
+        else f"missing in row {runs[name].isna().argmax()}"
         for name in needed
         if name not in runs or runs[name].isna().any()
     }
@@ -96,3 +103,17 @@ def _require_columns(runs, law):
             f"law {law.name!r} needs the columns {needed} of every run, got {lacking}; "
             "fill them in, or choose a law that needs less"
         )
+
+
+def _require_positive(runs, law):
+    for name in (*law.columns, "val_loss"):
+        values = runs[name].to_numpy(float)
+        # a model may keep all its parameters in one of the two parts
+        low = values < 0 if name in ("n_params_once", "n_params_rec") else values <= 0
+        bad = low | ~np.isfinite(values)
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(
+                f"{name}: got {values[row]!r} in row {row}, expected a positive number; "
+                "correct it, or leave the run out"
+            )

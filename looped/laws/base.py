@@ -89,8 +89,8 @@ class Law:
             raise ValueError(
                 f"law {self.name!r} has no parameter {name!r}; it has {self.param_names}"
             )
-        if name not in LINEAR:
-            return float(params[name])
-        if not params[name] > 0:
-            raise ValueError(f"{name}: got {params[name]!r}, expected a positive number")
-        return float(np.log(params[name]))
+        value = float(params[name])
+        if not np.isfinite(value) or (name in LINEAR and value <= 0):
+            kind = "positive" if name in LINEAR else "finite"
+            raise ValueError(f"{name}: got {value!r}, expected a {kind} number")
+        return float(np.log(value)) if name in LINEAR else value
