@@ -94,7 +94,13 @@ def kv_cache_bytes_per_token(
 
 
 def tokens_at_budget(config: ModelConfig, budget: float, batch_tokens: int = 262_144) -> int:
-    """Training tokens of a FLOP budget: the nearest whole number of batches, at least one."""
+    """Training tokens of a FLOP budget: the nearest whole number of batches, at least one.
+
+    Raises:
+        ValueError: a budget that is not a positive number.
+    """
+    if not 0 < budget < float("inf"):
+        raise ValueError(f"budget: got {budget!r}, expected a positive number of FLOPs")
     batches = round(budget / flops_per_token(config) / batch_tokens)
     return max(1, batches) * batch_tokens
 

@@ -55,14 +55,18 @@ def bootstrap(
         raise ValueError(
             f"got resamples={resamples}, level={level}; expected at least 2, and a level in (0, 1)"
         )
-    if len(runs) != fit.n_runs:
-        raise ValueError(f"got {len(runs)} runs for a fit of {fit.n_runs}; give the fitted runs")
     law = get_law(fit.law)
     problem = build_problem(runs, law, fit.split or "stated", fit.delta, fit.fixed)
+    again = float(problem.objective(fit.theta[None])[0])
+    if len(runs) != fit.n_runs or not np.isclose(again, fit.objective, rtol=1e-6, atol=1e-20):
+        raise ValueError(
+            f"{len(runs)} runs with objective {again:.6g} at the fit of {fit.n_runs} runs with "
+            f"{fit.objective:.6g}; give the runs that were fitted"
+        )
     units = _units(runs, method)
     rng = np.random.default_rng(seed)
     weights = _multiplicities(units, resamples, rng)
-    drawn = problem.draw_starts(fit.starts if starts is None else starts, rng)
+    drawn = problem.draw_starts(starts or fit.starts, rng)
     solve = get_solver(fit.solver)
 
     def refit(row):

@@ -48,7 +48,13 @@ def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row a cell: n_recur, budget, n_runs, n_params_star, val_loss_star, curvature, refusal.
+
+    Raises:
+        ValueError: runs without n_recur, budget or n_params, which make the cells.
     """
+    lacking = [name for name in (*CELL, "n_params") if name not in runs or runs[name].isna().any()]
+    if lacking:
+        raise ValueError(f"isoFLOP cells need {lacking} of every run; add them")
     rows = []
     for (n_recur, budget), cell in runs.groupby(CELL):
         row = {"n_recur": n_recur, "budget": budget, "n_runs": len(cell)}

@@ -53,9 +53,13 @@ def compute_optimal(fit: FitResult, config: ModelConfig, budgets) -> pd.DataFram
         val_loss_star, n_params_effective_star.
 
     Raises:
+        ValueError: a budget that is not positive.
         NoMinimum: the loss still falls at the end of the searched widths.
     """
-    rows = [_optimum(fit, config, budget) for budget in np.atleast_1d(budgets)]
+    budgets = np.atleast_1d(budgets)
+    if not ((budgets > 0) & np.isfinite(budgets)).all():
+        raise ValueError(f"budgets: got {budgets.tolist()}, expected positive numbers of FLOPs")
+    rows = [_optimum(fit, config, budget) for budget in budgets]
     return pd.DataFrame(rows)
 
 

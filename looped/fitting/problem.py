@@ -114,6 +114,6 @@ def _require_positive(runs, law):
         if bad.any():
             row = int(bad.argmax())
             raise ValueError(
-                f"{name}: got {values[row]!r} in row {row}, expected a positive number; "
+                f"{name}: got {values[row]:g} in row {row}, expected a positive number; "
                 "correct it, or leave the run out"
             )

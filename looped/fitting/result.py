@@ -45,6 +45,8 @@ class Bootstrap:
 
     def touched(self, value: float) -> int:
         """How many resamples have φ at or beyond `value`, 0 or 1, seen from inside (0, 1)."""
+        if "phi" not in self.draws:
+            raise ValueError(f"'phi' was not resampled; resampled: {sorted(self.draws)}")
         phi = np.asarray(self.draws["phi"])
         return int((phi <= 0).sum() if value == 0 else (phi >= 1).sum())
 
