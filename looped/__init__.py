@@ -24,6 +24,8 @@ from looped.fitting.optimal import (
     runs_at_width,
 )
 from looped.fitting.result import Bootstrap, FitResult, FitStatus
+from looped.fitting.sensitivity import profile_phi, propagate_se
+from looped.fitting.summary import fit_table, residual_summary
 from looped.laws import LAWS
 from looped.registry import SOURCES, load_runs
 from looped.splits import SPLITS, split_params
@@ -49,12 +51,16 @@ __all__ = [
     "exponent",
     "figures",
     "fit",
+    "fit_table",
     "isoflop_minima",
     "load_runs",
     "loss_gaps",
     "paper_config",
     "parabola_minimum",
     "power_law_exponents",
+    "profile_phi",
+    "propagate_se",
+    "residual_summary",
     "runs_at_width",
     "split_params",
 ]

@@ -23,7 +23,9 @@ def propagate_se(
         ValueError: runs without val_loss_se.
     """
     if runs["val_loss_se"].isna().any():
-        raise ValueError("val_loss_se is missing for some runs; give it for each, or leave this out")
+        raise ValueError(
+            "val_loss_se is missing for some runs; give it for each, or leave this out"
+        )
     rng = np.random.default_rng(seed)
     law = get_law(fitted.law)
     found = []
@@ -53,7 +55,12 @@ def profile_phi(runs: pd.DataFrame, fitted: FitResult, phi, *, starts: int = 50)
     ]
     return pd.DataFrame(
         [
-            {"phi": each.fixed["phi"], "objective": each.objective, "r2": each.r2, "rmse": each.rmse}
+            {
+                "phi": each.fixed["phi"],
+                "objective": each.objective,
+                "r2": each.r2,
+                "rmse": each.rmse,
+            }
             for each in held
         ]
     )
