@@ -1,0 +1,234 @@
+"""The commands of `looped`, each a thin layer over one function of the package."""
+
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+import looped
+from looped import accounting
+from looped.cli import options as opt
+from looped.cli import show
+from looped.config import d_model_of_width, paper_config
+
+app = typer.Typer(
+    cls=opt.OneLineErrors,
+    help="Iso-depth scaling laws of looped language models, from runs to φ.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+READ = ["case", "n_recur", "budget", "d_model", "n_params", "n_tokens", "val_loss", "source"]
+"""Columns of the table of runs that fit on a terminal."""
+
+
+@app.command("runs")
+def runs_command(
+    runs: opt.Runs = "paper",
+    case: opt.Case = "baseline",
+    n_recur: opt.Recur = None,
+    budget_min: opt.BudgetMin = None,
+    budget_max: opt.BudgetMax = None,
+    mapping: opt.Map = None,
+    as_json: opt.Json = False,
+    as_csv: opt.Csv = False,
+) -> None:
+    """Print the runs of a source as one table (--csv holds every column)."""
+    frame = opt.read_runs(runs, case, n_recur, budget_min, budget_max, mapping)
+    title = f"{len(frame)} runs of {runs}: losses in nats per token, budgets in FLOPs"
+    columns = READ + ["flag"] * bool(frame["flag"].any())
+    show.show_rows(frame, title, as_json=as_json, as_csv=as_csv, columns=columns)
+
+
+@app.command("count")
+def count_command(
+    n_recur: Annotated[int, typer.Option(help="Times r that the loop block runs.")] = 1,
+    width: Annotated[int | None, typer.Option(help="The paper's width s; or --d-model.")] = None,
+    d_model: Annotated[int | None, typer.Option(help="Model size; or --width.")] = None,
+    variant: opt.Variant = None,
+    bptt: opt.Bptt = None,
+    budget: Annotated[float | None, typer.Option(help="FLOPs: adds the tokens.")] = None,
+    as_json: opt.Json = False,
+    as_csv: opt.Csv = False,
+) -> None:
+    """Count parameters, FLOPs and cache bytes of the paper's 20-layer stack."""
+    if (width is None) == (d_model is None):
+        raise ValueError("give one of --width and --d-model")
+    d_model = d_model_of_width(width) if d_model is None else d_model
+    config = paper_config(d_model, n_recur, variant, bptt)
+    values = _counts(config, budget)
+    if as_json:
+        show.print_json({name: value for name, value, _ in values} | {"config": config.to_dict()})
+        return
+    frame = pd.DataFrame(values, columns=["quantity", "value", "unit"])
+    title = f"d_model {d_model}, r = {n_recur}, variant {config.variant}"
+    show.show_rows(frame, title, as_json=False, as_csv=as_csv)
+
+
+def _counts(config, budget) -> list[tuple[str, float, str]]:
+    plain = replace(paper_config(config.d_model, 1), vocab_size=config.vocab_size)
+    counts = accounting.counts(config)
+    executed = counts["n_params_once"] + config.n_recur * counts["n_params_rec"]
+    training = counts["flops_per_token"] / accounting.flops_per_token(plain)
+    rows = [
+        (f"n_params_{section}", int(value), "parameters")
+        for section, value in accounting.params_by_section(config).items()
+    ]
+    rows += [(name, value, _unit(name)) for name, value in counts.items()]
+    rows += [
+        ("overhead_forward", executed / accounting.n_params(plain) - 1, "of r = 1, no head"),
+        ("overhead_training", training - 1, "of r = 1"),
+    ]
+    if budget is not None:
+        rows.append(("n_tokens", accounting.tokens_at_budget(config, budget), "tokens"))
+    return rows
+
+
+def _unit(name) -> str:
+    if name.startswith("n_params"):
+        return "parameters"
+    return "bytes/token" if "bytes" in name else "FLOPs/token"
+
+
+@app.command("fit")
+def fit_command(
+    runs: opt.Runs = "paper",
+    case: opt.Case = "baseline",
+    law: opt.Law = "joint",
+    split: opt.Split = "stated",
+    n_recur: opt.Recur = None,
+    budget_min: opt.BudgetMin = None,
+    budget_max: opt.BudgetMax = None,
+    mapping: opt.Map = None,
+    starts: opt.Starts = 500,
+    fix: opt.Fix = None,
+    bootstrap: opt.Resamples = None,
+    bootstrap_method: opt.Method = "block",
+    level: opt.Level = 0.95,
+    solver: opt.Solver = "batched",
+    seed: opt.Seed = 0,
+    delta: opt.Delta = 1e-3,
+    as_json: opt.Json = False,
+) -> None:
+    """Fit a law to runs, with a bootstrap interval if asked for."""
+    frame = opt.read_runs(runs, case, n_recur, budget_min, budget_max, mapping)
+    fitted = looped.fit(
+        frame,
+        law,
+        split,
+        starts=starts,
+        seed=seed,
+        delta=delta,
+        fix=opt.held(fix),
+        solver=solver,
+    )
+    if bootstrap is not None:
+        fitted = fitted.with_interval(
+            _bootstrap(frame, fitted, resamples=bootstrap, method=bootstrap_method, level=level)
+        )
+    if as_json:
+        show.print_json(fitted.to_dict())
+    else:
+        show.print_fit(fitted)
+    opt.warn(fitted.warnings + (fitted.interval.warnings if fitted.interval else ()))
+
+
+def _bootstrap(frame, fitted, *, resamples, **settings):
+    """The bootstrap, with a progress bar where someone watches."""
+    console = Console(stderr=True)
+    hidden = not sys.stderr.isatty()
+    with Progress(console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("bootstrap", total=resamples)
+        return looped.bootstrap(
+            frame,
+            fitted,
+            resamples=resamples,
+            seed=fitted.seed,
+            progress=lambda done: bar.advance(task, done),
+            **settings,
+        )
+
+
+@app.command("isoflop")
+def isoflop_command(
+    runs: opt.Runs = "paper",
+    case: opt.Case = "baseline",
+    n_recur: opt.Recur = None,
+    budget_min: opt.BudgetMin = None,
+    budget_max: opt.BudgetMax = None,
+    mapping: opt.Map = None,
+    as_json: opt.Json = False,
+    as_csv: opt.Csv = False,
+) -> None:
+    """Find the minimum of each isoFLOP cell by a parabola in log N."""
+    frame = opt.read_runs(runs, case, n_recur, budget_min, budget_max, mapping)
+    title = f"IsoFLOP minima of {runs}: N* in parameters, L* in nats per token"
+    show.show_rows(looped.isoflop_minima(frame), title, as_json=as_json, as_csv=as_csv)
+
+
+@app.command("optimal")
+def optimal_command(
+    budget: Annotated[list[float], typer.Option(help="Training FLOPs (repeatable).")],
+    n_recur: Annotated[list[int], typer.Option(help="Recurrences r (repeatable).")],
+    runs: opt.Runs = "paper",
+    case: opt.Case = "baseline",
+    split: opt.Split = "stated",
+    budget_min: opt.BudgetMin = None,
+    budget_max: opt.BudgetMax = None,
+    mapping: opt.Map = None,
+    starts: opt.Starts = 500,
+    fix: opt.Fix = None,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+    as_csv: opt.Csv = False,
+) -> None:
+    """Fit the joint law, and print its compute-optimal sizes of the paper's stacks."""
+    frame = opt.read_runs(runs, case, None, budget_min, budget_max, mapping)
+    fitted = looped.fit(frame, "joint", split, starts=starts, seed=seed, fix=opt.held(fix))
+    rows = [looped.compute_optimal(fitted, _stack(frame, r), budget) for r in n_recur]
+    title = f"Compute-optimal sizes by the joint law of {runs}, {case}, split {split}"
+    show.show_rows(pd.concat(rows), title, as_json=as_json, as_csv=as_csv)
+    opt.warn(fitted.warnings)
+
+
+def _stack(frame, n_recur):
+    """The paper's stack at r, with the variant and truncation of the runs if they have that r."""
+    known = frame.loc[frame["n_recur"] == n_recur, ["variant", "bptt"]].drop_duplicates()
+    variant, bptt = known.iloc[0] if len(known) == 1 else (pd.NA, pd.NA)
+    return paper_config(
+        d_model_of_width(10),  # any width: the search replaces it
+        n_recur,
+        None if pd.isna(variant) else variant,
+        None if pd.isna(bptt) else int(bptt),
+    )
+
+
+@app.command("claims")
+def claims_command(as_json: opt.Json = False, as_csv: opt.Csv = False) -> None:
+    """Set every number of the paper beside ours, with a verdict."""
+    from looped.claims import claims_table
+
+    columns = ["quantity", "published", "ours", "unit", "verdict", "why"]
+    title = "Published and ours"
+    show.show_rows(claims_table(), title, as_json=as_json, as_csv=as_csv, columns=columns)
+
+
+@app.command(
+    "book",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def book_command(context: typer.Context) -> None:
+    """Build the book (`looped book build --help`)."""
+    try:
+        from looped.book import app as book
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"the book needs the package {error.name!r}; install looped[book]"
+        ) from None
+    book(context.args, prog_name="looped book")
