@@ -11,6 +11,7 @@ Data flow: runs (`registry`) with counts (`accounting`) -> table -> law (`laws`)
 
 import importlib
 
+from looped.accounting import counts
 from looped.config import ModelConfig, d_model_of_width, paper_config
 from looped.errors import ConfigError, FitError, NoMinimum, RecordError
 from looped.fitting.bootstrap import bootstrap
@@ -46,6 +47,7 @@ __all__ = [
     "RecordError",
     "bootstrap",
     "compute_optimal",
+    "counts",
     "d_model_of_width",
     "equal_loss_n_params",
     "exponent",

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from looped import accounting
-from looped.config import paper_config
+from looped.config import d_model_of_width, paper_config
 from looped.fitting.bootstrap import bootstrap
 from looped.fitting.fit import fit
 from looped.fitting.isoflop import isoflop_minima, loss_gaps
@@ -25,7 +25,7 @@ from looped.fitting.sensitivity import propagate_se
 from looped.laws import LAWS
 from looped.laws.joint import n_params_effective
 from looped.registry import load_runs
-from looped.registry.paper import published_claims
+from looped.registry.paper import published_claims, published_counts
 from looped.splits import SPLITS, split_params
 
 SPLIT = "fitted"
@@ -290,6 +290,32 @@ def split_table() -> pd.DataFrame:
                     "reproduced": verdict != DIFFERS,
                 }
             )
+    return pd.DataFrame(rows)
+
+
+def count_table() -> pd.DataFrame:
+    """Our counts beside the published ones, for each recurrence and width of the paper.
+
+    The published FLOPs are logarithms of numbers rounded to five significant digits, and so both
+    are given to five.
+
+    Returns:
+        n_recur, d_model, n_params, log_n_params_error (ours minus published), flops_ours,
+        flops_published (training FLOPs per token, as text).
+    """
+    rows = []
+    for count in published_counts().itertuples():
+        config = paper_config(d_model_of_width(count.width), count.n_recur)
+        rows.append(
+            {
+                "n_recur": count.n_recur,
+                "d_model": config.d_model,
+                "n_params": accounting.n_params(config),
+                "log_n_params_error": np.log(accounting.n_params(config)) - count.log_n_params,
+                "flops_ours": f"{accounting.flops_per_token(config):.4e}",
+                "flops_published": f"{np.exp(count.log_flops_per_token):.4e}",
+            }
+        )
     return pd.DataFrame(rows)
 
 
