@@ -17,6 +17,7 @@ import jupytext
 import nbformat
 import papermill
 import yaml
+from jupyter_core.utils import ensure_event_loop
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
@@ -87,6 +88,8 @@ def execute(chapter: Chapter) -> nbformat.NotebookNode:
         )
     except papermill.PapermillExecutionError as error:
         raise BookError(_failure(chapter, error)) from None
+    finally:
+        ensure_event_loop().close()  # the loop that the client made for this thread
     return _take_outputs(chapter, done)
 
 
@@ -132,8 +135,11 @@ def _profile(path: Path, profile: str, names: list[str]) -> dict[str, dict]:
 def _chapter(page: str, text: str, settings: dict[str, dict]) -> Chapter:
     parameters = settings.get(Path(page).name, {})
     notebook = load_notebook_node(jupytext.reads(text, fmt="md:myst"))
-    if "kernelspec" not in notebook.metadata:
-        raise BookError(f"{page}.md has code cells but no kernelspec in its front matter")
+    if not notebook.metadata.get("kernelspec", {}).keys() >= {"name", "language"}:
+        raise BookError(
+            f"{page}.md has code cells, but its front matter names no kernel: begin the page with\n"
+            "---\nkernelspec: {name: python3, display_name: Python 3, language: python}\n---"
+        )
     known = _parameter_names(notebook)
     if unknown := sorted(set(parameters) - known):
         raise BookError(
@@ -190,6 +196,8 @@ def _take_outputs(chapter: Chapter, executed: nbformat.NotebookNode) -> nbformat
 
 def _stable(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The output without memory addresses, which differ from one execution to the next."""
+    if "text" in output:
+        output.text = ADDRESS.sub("", output.text)
     if "text/plain" in output.get("data", {}):
         output.data["text/plain"] = ADDRESS.sub("", output.data["text/plain"])
     return output

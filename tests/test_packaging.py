@@ -1,0 +1,94 @@
+"""What is installed: one list of versions, a light core, and a wheel that carries the runs."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def required() -> list[Requirement]:
+    lines = [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
+    return [r for r in map(Requirement, lines) if r.name != "looped"]
+
+
+def test_constraints_are_exact_versions_and_nothing_else():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
+
+
+def test_every_dependency_is_pinned_to_a_version_that_pyproject_allows():
+    pinned = {canonicalize_name(name): version for name, version in pins().items()}
+    for requirement in required():
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+
+
+def test_nothing_here_installs_torch():
+    assert "torch" not in {canonicalize_name(name) for name in pins()}
+    assert "torch" not in {requirement.name for requirement in required()}
+
+
+def test_conda_file_installs_the_same_versions_of_the_same_package():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    python, _pip, pip_lines = environment["dependencies"]
+    assert Requirement(python.replace("=", "==", 1)).name == "python"
+    assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(
+        python.partition("=")[2]
+    )
+    constraint, editable = pip_lines["pip"]
+    assert constraint == "--constraint constraints.txt"
+    assert editable == f"--editable .[{','.join(sorted(EXTRAS))}]"
+
+
+def test_citation_has_what_the_format_demands_and_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation.keys() >= {"cff-version", "message", "title", "authors"}
+    assert citation["version"] == PROJECT["version"]
+    (paper,) = citation["references"]
+    assert paper.keys() >= {"type", "title", "authors"}
+    assert paper["url"].endswith("2604.21106")
+
+
+def test_core_imports_without_what_the_extras_bring():
+    heavy = "torch", "myst_nb", "jupytext", "papermill", "sphinx", "vl_convert", "IPython"
+    code = (
+        "import sys, looped, looped.figures, looped.book\n"
+        f"loaded = [name for name in {heavy} if name in sys.modules]\n"
+        "sys.exit(f'imported: {loaded}' if loaded else 0)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> list[str]:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path).namelist()
+
+
+def test_wheel_carries_the_recorded_runs(wheel):
+    recorded = {f"looped/_{path.relative_to(ROOT)}" for path in ROOT.glob("runs/paper/*.csv")}
+    assert recorded
+    assert recorded <= set(wheel)
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel):
+    assert {name.split("/")[0] for name in wheel} == {"looped", "looped-0.1.0.dist-info"}
