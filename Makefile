@@ -23,7 +23,7 @@ test: venv ## run the tests and check the layers of the package
 	@$(BIN)/lint-imports
 
 lab: $(VENV)/.installed-lab ## open the chapters in JupyterLab
-	@$(BIN)/jupyter lab book
+	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
 
 bench: venv ## measure the speed of the fits
 	@$(BIN)/python -m looped.bench
@@ -46,4 +46,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-lab: $(VENV)/.installed
 	@echo "Installing looped[lab] with the versions of constraints.txt"
 	@$(PIP) --editable '.[lab]'
+	@echo "Setting JupyterLab of $(VENV) to open text notebooks as notebooks"
+	@$(BIN)/jupytext-config --settings-file \
+	  $(VENV)/etc/jupyter/labconfig/default_setting_overrides.json set-default-viewer markdown
 	@touch $@
