@@ -1,4 +1,4 @@
-"""How far a fit follows its data: parameters under the runs' own errors, and objective against φ."""
+"""How far a fit follows its data: parameters under the runs' errors, and objective against φ."""
 
 import numpy as np
 import pandas as pd
