@@ -109,11 +109,7 @@ def _row(claim) -> dict:
     return {
         **{name: claim[name] for name in ("id", "section", "quantity")},
         "published": _written(printed),
-        "ours": _written(
-            {name: _to_digits(getattr(ours, name), text) for name, text in printed.items()}
-        )
-        if compute
-        else "",
+        "ours": _written(digits) if compute else "",
         "difference": farthest[0],
         "unit": claim["unit"],
         "verdict": farthest[2],
