@@ -1,0 +1,80 @@
+"""The published numbers beside ours: which are reproduced, and that verdicts are computed."""
+
+import numpy as np
+import pytest
+
+from looped.claims import claims_table, count_table, ours, split_table, tables
+from looped.registry.paper import published_claims
+
+
+@pytest.fixture(scope="module")
+def claims():
+    return claims_table().set_index("id")
+
+
+def test_every_claim_has_a_verdict(claims):
+    assert list(claims.index) == list(published_claims()["id"])
+    known = {tables.REPRODUCED, tables.WITHIN_READING, tables.DIFFERS, tables.REPORTED}
+    assert set(claims["verdict"]) <= known
+
+
+def test_what_can_be_derived_is_reproduced_but_for_three(claims):
+    assert set(claims.index[claims["verdict"] == tables.DIFFERS]) == {
+        "phi_interval",
+        "B_joint",
+        "equiv_effective",
+    }
+    derived = claims[claims["verdict"] != tables.REPORTED]
+    assert (derived["verdict"] == tables.REPRODUCED).sum() >= len(derived) - 6
+
+
+def test_only_claims_of_trained_models_are_reported_only(claims):
+    reported = claims.index[claims["verdict"] == tables.REPORTED]
+    assert set(claims.loc[reported, "kind"]) == {"reported"}
+    assert set(claims.index[claims["kind"] == "reported"]) == set(reported)
+
+
+def test_each_difference_has_its_reason_and_no_other_row_has(claims):
+    assert set(claims.index[claims["why"] != ""]) == set(ours.WHY)
+
+
+def test_each_number_of_ours_belongs_to_a_claim():
+    assert set(ours.OURS) <= set(published_claims()["id"])
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [("0.459", 0.001), ("5.84e-5", 1e-7), ("410", 10), ("5e19", 1e19), ("-0.073", 0.001), ("0", 1)],
+)
+def test_printed_unit_is_that_of_the_last_significant_digit(text, unit):
+    assert tables.printed_unit(text) == pytest.approx(unit)
+
+
+@pytest.mark.parametrize(
+    ("ours", "se", "verdict"),
+    [
+        (0.4594, 0.0, tables.REPRODUCED),
+        (0.4597, 0.0, tables.DIFFERS),
+        (0.4597, 0.0001, tables.WITHIN_READING),
+        (0.4600, 0.0001, tables.DIFFERS),
+    ],
+)
+def test_the_verdict_follows_the_printed_digits_and_the_reading_error(ours, se, verdict):
+    assert tables._apart("0.459", ours, se)[2] == verdict
+
+
+def test_published_counts_are_reproduced_exactly():
+    counts = count_table()
+    assert counts["log_n_params_error"].abs().max() < 1e-9
+    assert (counts["flops_ours"] == counts["flops_published"]).all()
+
+
+def test_all_published_phi_follow_from_the_fitted_split_and_none_from_the_stated_one():
+    hits = split_table().groupby("split")["reproduced"].agg(["sum", "size"])
+    assert hits.loc["fitted", "sum"] == hits.loc["fitted", "size"]
+    assert hits.loc["stated", "sum"] == 0
+
+
+def test_splits_fit_equally_well():
+    r2 = split_table().groupby("study")["r2"].agg(lambda each: each.max() - each.min())
+    assert np.all(r2 < 1e-3)
