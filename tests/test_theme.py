@@ -28,19 +28,38 @@ def contrast(one: str, other: str) -> float:
 
 
 def chart() -> alt.Chart:
-    return alt.Chart(RUNS).mark_point().encode(theme.axis(alt.Y, "val_loss"), theme.recur_color())
+    return (
+        alt.Chart(RUNS)
+        .mark_point()
+        .encode(theme.axis(alt.Y, "val_loss"), theme.recur_color([1, 2]))
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("color", [*theme.RECUR_COLORS.values(), *theme.BUDGET_COLORS])
-def test_marks_stand_out_from_the_page(color, page):
-    assert contrast(color, PAGES[page]) >= 3  # WCAG 2.2, 1.4.11: graphical objects
+@pytest.mark.parametrize("n_recurs", [[1, 2, 4, 8], [1, 3, 6, 12, 16]])
+def test_recurrences_stand_out_from_the_page(n_recurs, page):
+    for color in theme.recur_color(n_recurs).to_dict()["scale"]["range"]:
+        assert contrast(color, PAGES[page]) >= 3  # WCAG 2.2, 1.4.11: graphical objects
 
 
-def test_each_n_recur_has_a_colour_and_a_dash_of_its_own():
-    assert list(theme.RECUR_COLORS) == list(theme.RECUR_DASHES) == [1, 2, 4, 8]
-    assert len(set(theme.RECUR_COLORS.values())) == 4
-    assert len({tuple(dash) for dash in theme.RECUR_DASHES.values()}) == 4
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("n_budgets", [1, 2, 6, 9])
+def test_budgets_stand_out_from_the_page(n_budgets, page):
+    for color in theme.budget_color(range(1, n_budgets + 1)).to_dict()["scale"]["range"]:
+        assert contrast(color, PAGES[page]) >= 3
+
+
+@pytest.mark.parametrize("channel", [theme.recur_color, theme.recur_dash])
+def test_each_n_recur_has_a_colour_and_a_dash_of_its_own(channel):
+    scale = channel([8, 1, 2, 4, 6]).to_dict()["scale"]
+    assert scale["domain"] == [1, 2, 4, 6, 8]
+    assert len({str(value) for value in scale["range"]}) == 5
+
+
+@pytest.mark.parametrize("channel", [theme.recur_color, theme.recur_dash])
+def test_an_n_recur_looks_the_same_beside_any_others(channel):
+    alone, among = (channel(r).to_dict()["scale"]["range"] for r in ([4], [1, 2, 4, 8]))
+    assert alone == [among[2]]
 
 
 def test_few_budgets_use_the_whole_range_of_colours():
@@ -49,11 +68,6 @@ def test_few_budgets_use_the_whole_range_of_colours():
         "domain": [1e18, 3e18],
         "range": [theme.BUDGET_COLORS[0], theme.BUDGET_COLORS[-1]],
     }
-
-
-def test_more_budgets_than_colours_are_refused():
-    with pytest.raises(ValueError, match="7 budgets, but only 6 colours"):
-        theme.budget_color(range(1, 8))
 
 
 def test_axis_without_a_known_title_is_refused():
@@ -90,6 +104,7 @@ def test_the_page_gets_specification_image_label_and_data():
     spec = json.loads(re.search(r'<script type="application/json">(.*)</script>', html)[1])
     assert spec["description"] == 'Loss "falls" with N.'
     assert "usermeta" not in spec
+    assert '<img alt="Loss &quot;falls&quot; with N." src="data:image/svg+xml;base64,' in html
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     name, data = re.search(r'download="(.*?)" href="data:text/csv;base64,(.*?)"', html).groups()
     assert name == "curve.csv"

@@ -1,6 +1,6 @@
 """How a chart becomes something to look at: the Altair renderer "book".
 
-A chart is written into the page as its JSON specification and a PNG of it, in one element:
+A chart is written into the page as its JSON specification and an image of it, in one element:
 
     <div class="book-chart" role="figure" aria-label="..."><img ...><script ...>{...}</script></div>
 
@@ -20,7 +20,7 @@ import altair as alt
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, as vl-convert wants it: major.minor."""
 
-PNG_WIDTH = 680
+IMAGE_WIDTH = 680
 """Width (pixels) of an image of a chart that on the page is as wide as the column."""
 
 
@@ -36,15 +36,17 @@ def mimebundle(spec: dict, **_metadata) -> dict:
     spec = dict(spec)
     about = spec.pop("usermeta", {}).get("looped", {})
     description = spec.get("description", "Chart without a description")
-    png = _png(spec)
     label = html.escape(description)
-    image = f'<img alt="{label}" src="data:image/png;base64,{png}">' if png else ""
+    image, bundle = "", {"text/plain": description}
+    if images := _images(spec):
+        svg, png = (base64.b64encode(data).decode() for data in images)
+        image = f'<img alt="{label}" src="data:image/svg+xml;base64,{svg}">'
+        bundle["image/png"] = png  # for print, and for viewers that show no HTML
     chart = (
         f'<div class="book-chart" role="figure" aria-label="{label}">{image}'
         f'<script type="application/json">{_script_safe(spec)}</script></div>'
     )
-    bundle = {"text/html": chart + csv_link(about), "text/plain": description}
-    return bundle | ({"image/png": png} if png else {})
+    return bundle | {"text/html": chart + csv_link(about)}
 
 
 def csv_link(about: dict) -> str:
@@ -62,17 +64,17 @@ def csv_link(about: dict) -> str:
     )
 
 
-def _png(spec: dict) -> str | None:
-    """The chart as a base64 PNG in black on white; None where vl-convert is not installed."""
+def _images(spec: dict) -> tuple[bytes, bytes] | None:
+    """The chart as SVG and as PNG, black on white; None where vl-convert is not installed."""
     if find_spec("vl_convert") is None:
         return None
     import vl_convert
 
     spec = spec | {"background": "white"}
     if spec.get("width") == "container":
-        spec["width"] = PNG_WIDTH
-    png = vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=1.5)
-    return base64.b64encode(png).decode()
+        spec["width"] = IMAGE_WIDTH
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()
+    return svg, vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE)
 
 
 def _script_safe(spec: dict) -> str:
