@@ -12,7 +12,7 @@ Three ideas make it fast and sure:
 
 import numpy as np
 
-from looped.fitting.problem import Problem, Solution, huber_sum
+from looped.fitting.problem import Problem, Solution
 
 MAX_ITERATIONS = 120
 CHUNK_STARTS = 512  # bounds the memory: a chunk holds S x p x n numbers
@@ -22,38 +22,33 @@ DAMPING_START, DAMPING_MIN, DAMPING_MAX = 1e-2, 1e-12, 1e6
 DAMPING_UP, DAMPING_DOWN = 3.0, 0.3
 
 
-def solve_batched(
-    problem: Problem, starts: np.ndarray, weights: np.ndarray | None = None
-) -> Solution:
-    """Minimise from every start [S, p]; weights [n] multiply the runs' terms."""
-    weights = np.ones_like(problem.log_loss) if weights is None else weights
-    chunks = [starts[i : i + CHUNK_STARTS] for i in range(0, len(starts), CHUNK_STARTS)]
-    solved = [
-        _descend(problem, _project_linear(problem, chunk, weights), weights) for chunk in chunks
-    ]
+def solve_batched(problem: Problem, starts: np.ndarray) -> Solution:
+    """Minimise from every start [S, p]."""
+    chunks = [slice(i, i + CHUNK_STARTS) for i in range(0, len(starts), CHUNK_STARTS)]
+    solved = [_descend(problem.rows(chunk), starts[chunk]) for chunk in chunks]
     theta, objective = (np.concatenate(parts) for parts in zip(*solved, strict=True))
     return Solution(theta, objective)
 
 
-def _project_linear(problem, theta, weights) -> np.ndarray:
+def _project_linear(problem, theta) -> np.ndarray:
     """The starts with A, B, E at their linear least squares given the exponents, if positive."""
     n_terms = len(problem.law.intercepts)
     if not problem.free[:n_terms].all():
-        return theta
+        return theta.copy()
     shapes = problem.law.shapes(theta, problem.design)
     centres = [shape.mean(axis=1, keepdims=True) for shape in shapes]
     basis = np.stack(
         np.broadcast_arrays(
             *[np.exp(shape - centre) for shape, centre in zip(shapes, centres, strict=True)],
-            np.empty((len(theta), len(weights))),
+            np.empty((len(theta), problem.weights.shape[-1])),
         )[:-1],
         axis=1,
     )
-    loss = np.exp(problem.log_loss)
-    weighted = basis * (weights / loss**2)
+    loss = np.atleast_2d(np.exp(problem.log_loss))
+    weighted = basis * (problem.weights / loss**2)[:, None, :]
     normal = weighted @ basis.transpose(0, 2, 1)
     _diagonal(normal)[:] *= 1 + 1e-9  # exponents of 0 make two terms equal
-    linear = np.linalg.solve(normal, weighted @ loss[:, None])[:, :, 0]
+    linear = np.linalg.solve(normal, weighted @ loss[:, :, None])[:, :, 0]
     usable = (linear > 0).all(axis=1)
     intercepts = np.log(linear[usable]) - np.concatenate(centres, axis=1)[usable]
     projected = theta.copy()
@@ -61,20 +56,21 @@ def _project_linear(problem, theta, weights) -> np.ndarray:
     return np.clip(projected, problem.lower, problem.upper)
 
 
-def _descend(problem, theta, weights) -> Solution:
+def _descend(problem, theta) -> Solution:
     """Damped Newton steps until every start is at rest."""
-    theta = theta.copy()
-    objective, *model = _model(problem, theta, weights, near=np.zeros(len(theta), bool))
+    theta = _project_linear(problem, theta)
+    residuals, shares = _residuals(problem, theta)
+    objective = problem.huber_sum(residuals)
+    model = _curvature(problem, theta, residuals, shares, near=np.zeros(len(theta), bool))
     damping = np.full(len(theta), DAMPING_START)
     resting = np.zeros(len(theta), int)
     active = np.arange(len(theta))
     for _ in range(MAX_ITERATIONS):
-        proposed = theta[active] + _step(
-            problem, theta[active], *(part[active] for part in model), damping[active]
-        )
-        proposed = np.clip(proposed, problem.lower, problem.upper)
-        residuals, shares = _residuals(problem, proposed)
-        value = huber_sum(residuals, problem.delta, weights)
+        current = problem.rows(active)
+        step = _step(current, theta[active], *(part[active] for part in model), damping[active])
+        proposed = np.clip(theta[active] + step, problem.lower, problem.upper)
+        residuals, shares = _residuals(current, proposed)
+        value = current.huber_sum(residuals)
         better = value < objective[active]
         moved = active[better]
         decrease = 1 - value[better] / objective[moved]
@@ -85,7 +81,7 @@ def _descend(problem, theta, weights) -> Solution:
         if moved.size:
             kept = [share[better] for share in shares]
             parts = _curvature(
-                problem, theta[moved], residuals[better], kept, weights, decrease < NEAR
+                problem.rows(moved), theta[moved], residuals[better], kept, decrease < NEAR
             )
             for whole, part in zip(model, parts, strict=True):
                 whole[moved] = part
@@ -100,17 +96,11 @@ def _residuals(problem, theta):
     return log_loss - problem.log_loss, shares
 
 
-def _model(problem, theta, weights, near):
-    residuals, shares = _residuals(problem, theta)
-    value = huber_sum(residuals, problem.delta, weights)
-    return value, *_curvature(problem, theta, residuals, shares, weights, near)
-
-
-def _curvature(problem, theta, residuals, shares, weights, near):
+def _curvature(problem, theta, residuals, shares, near):
     """Hessian [S, p, p], its reweighted diagonal [S, p] for the damping, and gradient [S, p]."""
     jacobian = problem.law.gradient(theta, problem.design, shares)
     size = np.abs(residuals)
-    reweighted = weights * (problem.delta / np.maximum(size, problem.delta))
+    reweighted = problem.weights * (problem.delta / np.maximum(size, problem.delta))
     gradient = (jacobian @ (reweighted * residuals)[:, :, None])[:, :, 0]
     diagonal = ((jacobian * jacobian) @ reweighted[:, :, None])[:, :, 0]
     curving = np.where(near[:, None] & (size > problem.delta), 0.0, reweighted)

@@ -7,17 +7,19 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from looped.fitting import get_solver
-from looped.fitting.fit import ARRIVED, best_of
+from looped.fitting.fit import ARRIVED
 from looped.fitting.problem import build_problem
 from looped.fitting.result import Bootstrap, FitResult
 from looped.laws import get_law
 
 METHODS = ("block", "iid")
+GROUP_STARTS = 512  # resamples are solved together in groups of about as many starts
 
 
 def bootstrap(
@@ -46,7 +48,7 @@ def bootstrap(
         starts: per resample; None for as many as the fit had.
         seed: of the resampling and of the starts.
         jobs: threads; None for one a core.
-        progress: called with 1 whenever a resample is done.
+        progress: called with the number of resamples that are newly done.
 
     Raises:
         ValueError: bad arguments, or runs without the columns that the method needs.
@@ -67,21 +69,10 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     weights = _multiplicities(units, resamples, rng)
     drawn = problem.draw_starts(starts or fit.starts, rng)
-    solve = get_solver(fit.solver)
-
-    def refit(row):
-        theta, objective = best_of(solve(problem, drawn, row))
-        again, lower = best_of(solve(problem, fit.theta[None], row))
-        if progress is not None:
-            progress(1)
-        worse = lower < objective * (1 - ARRIVED)
-        return (again if lower < objective else theta), worse
-
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        found = list(pool.map(refit, weights))
-    worse = sum(missed for _, missed in found)
-    params = pd.DataFrame([law.to_params(theta) for theta, _ in found])
-    note = f"in {worse} of {resamples} resamples the starts missed the optimum; give more starts"
+    refits = _refit_all(problem, weights, np.vstack([drawn, fit.theta]), fit.solver, jobs, progress)
+    theta, worse = (np.concatenate(parts) for parts in zip(*refits, strict=True))
+    params = pd.DataFrame([law.to_params(each) for each in theta])
+    note = f"in {worse.sum()} of {resamples} resamples the starts missed the optimum; give more"
     return Bootstrap(
         method=method,
         level=level,
@@ -90,9 +81,30 @@ def bootstrap(
         starts=len(drawn),
         seed=seed,
         draws={name: params[name].tolist() for name in params if name not in fit.fixed},
-        refits_worse=int(worse),
-        warnings=(note,) if worse else (),
+        refits_worse=int(worse.sum()),
+        warnings=(note,) if worse.any() else (),
     )
+
+
+def _refit_all(problem, weights, starts, solver, jobs, progress) -> list[tuple]:
+    """For groups of resamples: the best coordinates, and whether only the last start led there."""
+    solve = get_solver(solver)
+    size = max(1, GROUP_STARTS // len(starts))
+    groups = [weights[i : i + size] for i in range(0, len(weights), size)]
+
+    def refit(group):
+        rows = replace(problem, weights=np.repeat(group, len(starts), axis=0))
+        solution = solve(rows, np.tile(starts, (len(group), 1)))
+        objective = solution.objective.reshape(len(group), len(starts))
+        best = objective.argmin(axis=1)
+        theta = solution.theta.reshape(*objective.shape, -1)[np.arange(len(group)), best]
+        worse = objective[:, -1] < objective[:, :-1].min(axis=1) * (1 - ARRIVED)
+        if progress is not None:
+            progress(len(group))
+        return theta, worse
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        return list(pool.map(refit, groups))
 
 
 def _units(runs, method) -> np.ndarray:

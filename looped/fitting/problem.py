@@ -6,7 +6,7 @@ a sum, not a mean; weights w are 1, or a resample's multiplicities. θ stays in 
 a held parameter narrows to one value.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +25,16 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """A law, the runs as arrays, and the box to search. Shared by all starts and resamples."""
+    """A law, the runs as arrays, and the box to search.
+
+    `log_loss` and `weights` are [n], shared by all starts, or [S, n], one row a start: so many
+    resamples are one problem.
+    """
 
     law: Law
     design: tuple
-    log_loss: np.ndarray  # [n]
+    log_loss: np.ndarray
+    weights: np.ndarray
     delta: float
     lower: np.ndarray  # [p]
     upper: np.ndarray  # [p]
@@ -45,21 +50,20 @@ class Problem:
         drawn = low + (high - low) * rng.random((starts, len(low)))
         return np.clip(drawn, self.lower, self.upper)
 
-    def residuals(self, theta: np.ndarray) -> np.ndarray:
-        """log L(θ) - log L of the runs, [S, n]."""
-        return self.law.log_loss(theta, self.design)[0] - self.log_loss
+    def rows(self, index) -> "Problem":
+        """The problem of some of the starts only."""
+        log_loss, weights = (a if a.ndim == 1 else a[index] for a in (self.log_loss, self.weights))
+        return replace(self, log_loss=log_loss, weights=weights)
 
-    def objective(self, theta: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    def objective(self, theta: np.ndarray) -> np.ndarray:
         """The Huber sum of each parameter vector, [S]."""
-        return huber_sum(self.residuals(theta), self.delta, weights)
+        return self.huber_sum(self.law.log_loss(theta, self.design)[0] - self.log_loss)
 
-
-def huber_sum(residuals: np.ndarray, delta: float, weights: np.ndarray | None = None):
-    """Σ_i w_i Huber_δ(residual_i) over the last axis: r²/2 inside δ, δ (|r| - δ/2) outside."""
-    size = np.abs(residuals)
-    inside = np.minimum(size, delta)
-    loss = inside * (size - 0.5 * inside)
-    return loss.sum(axis=-1) if weights is None else (loss * weights).sum(axis=-1)
+    def huber_sum(self, residuals: np.ndarray) -> np.ndarray:
+        """Σ_i w_i Huber_δ(residual_i), [S]: r²/2 inside δ, δ (|r| - δ/2) outside."""
+        size = np.abs(residuals)
+        inside = np.minimum(size, self.delta)
+        return (self.weights * inside * (size - 0.5 * inside)).sum(axis=-1)
 
 
 def build_problem(
@@ -86,7 +90,8 @@ def build_problem(
     log_loss = np.log(counted["val_loss"].to_numpy(float))
     if np.ptp(log_loss) == 0:
         raise ValueError("val_loss is the same in every run; a law needs runs that differ")
-    return Problem(law, law.design(counted), log_loss, delta, lower, upper)
+    weights = np.ones_like(log_loss)
+    return Problem(law, law.design(counted), log_loss, weights, delta, lower, upper)
 
 
 def _require_columns(runs, law):

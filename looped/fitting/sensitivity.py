@@ -1,5 +1,7 @@
 """How far a fit follows its data: parameters under the runs' errors, and objective against φ."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -26,16 +28,13 @@ def propagate_se(
         raise ValueError(
             "val_loss_se is missing for some runs; give it for each, or leave this out"
         )
-    rng = np.random.default_rng(seed)
     law = get_law(fitted.law)
-    found = []
-    for _ in range(draws):
-        noisy = runs["val_loss"] + runs["val_loss_se"] * rng.standard_normal(len(runs))
-        problem = build_problem(
-            runs.assign(val_loss=noisy), law, fitted.split or "stated", fitted.delta, fitted.fixed
-        )
-        found.append(law.to_params(solve_batched(problem, fitted.theta[None]).theta[0]))
-    return pd.DataFrame(found).std()
+    problem = build_problem(runs, law, fitted.split or "stated", fitted.delta, fitted.fixed)
+    errors = np.random.default_rng(seed).standard_normal((draws, len(runs)))
+    noisy = np.log(runs["val_loss"].to_numpy() + runs["val_loss_se"].to_numpy() * errors)
+    starts = np.tile(fitted.theta, (draws, 1))
+    found = solve_batched(replace(problem, log_loss=noisy), starts).theta
+    return pd.DataFrame([law.to_params(theta) for theta in found]).std()
 
 
 def profile_phi(runs: pd.DataFrame, fitted: FitResult, phi, *, starts: int = 50) -> pd.DataFrame:
