@@ -1,0 +1,174 @@
+"""What a budget buys: lowest loss, loss gap and optimal sizes per r (paper Figs 1 right and 3)."""
+
+import altair as alt
+import pandas as pd
+
+from looped.figures import parts, theme
+
+CELL = ["n_recur", "budget"]
+SIZES = {"n_params": "Optimal parameters N*", "n_tokens": "Optimal tokens D*"}
+
+CROSS = "M-0.7,-0.7L0.7,0.7M-0.7,0.7L0.7,-0.7"
+
+
+def frontier(minima: pd.DataFrame, optimal: pd.DataFrame, optimal_phi1: pd.DataFrame | None = None):
+    """Lowest loss at each budget: minima of the runs, and the joint law's optimum for each r.
+
+    Args:
+        minima: of `looped.isoflop_minima`; refused cells are left out.
+        optimal: of `looped.compute_optimal`, concatenated over r, at many budgets.
+        optimal_phi1: the same of the refit with φ held at 1, drawn dashed.
+
+    Raises:
+        ValueError: a column or all rows are missing.
+    """
+    columns = [*CELL, "val_loss_star"]
+    tables = {"minimum": minima, "law": optimal, "law with phi = 1": optimal_phi1}
+    tables = {
+        kind: parts.at_minimum(table, columns, "frontier").assign(kind=kind)
+        for kind, table in tables.items()
+        if table is not None
+    }
+    table = pd.concat(tables.values())[[*CELL, "val_loss", "kind"]]
+    base = alt.Chart(table)
+    x = theme.axis(alt.X, "budget", log=True)
+    y = theme.axis(alt.Y, "val_loss")
+    color = theme.recur_color(table["n_recur"])
+    law = base.transform_filter("datum.kind == 'law'").mark_line().encode(x=x, y=y, color=color)
+    held = (
+        base.transform_filter("datum.kind == 'law with phi = 1'")
+        .mark_line(color=theme.INK, strokeDash=[5, 4], strokeWidth=1.5)
+        .encode(x=x, y=y, detail="n_recur:N")
+    )
+    crosses = _crosses(base.transform_filter("datum.kind == 'minimum'"), table, x, y, color)
+    dashed = "dashed: φ = 1" if "law with phi = 1" in tables else ""
+    key = parts.joined("cross: minimum", "line: law", dashed)
+    return theme.finish(
+        alt.layer(held, law, crosses).properties(title=parts.note(parts.split_note(optimal), key)),
+        name="frontier",
+        description=_frontier_description(table),
+        data=table,
+    )
+
+
+def gaps(gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = None):
+    """Loss above the r = 1 minimum of the same budget, for each r.
+
+    Args:
+        gaps: of `looped.loss_gaps`; cells without a minimum are left out.
+        published: r -> lowest and highest published gap (nats per token), drawn as bands.
+
+    Raises:
+        ValueError: a column or all rows are missing.
+    """
+    parts.require(gaps, [*CELL, "gap"], "gaps")
+    found = gaps.dropna(subset=["gap"])
+    published = published or {}
+    y = theme.axis(alt.Y, "gap")
+    x = theme.axis(alt.X, "budget", log=True)
+    color = theme.recur_color(found["n_recur"])
+    lines = (
+        alt.Chart(found)
+        .mark_line(point=alt.OverlayMarkDef(size=55))
+        .encode(x=x, y=y, color=color, tooltip=parts.tooltips(found, [*CELL, "gap"]))
+    )
+    rows = [(n_recur, *ends) for n_recur, ends in published.items()]
+    bands = pd.DataFrame(rows, columns=["n_recur", "low", "high"])
+    chart = alt.layer(*_bands(bands, color["scale"]), lines)
+    return theme.finish(
+        chart.properties(title=parts.note("band: published range" if published else "")),
+        name="gaps",
+        description=_gaps_description(found, published),
+        data=found.merge(bands, how="left", on="n_recur"),
+    )
+
+
+def _bands(bands, scale) -> list[alt.Chart]:
+    """One chart a band, coloured outside the scale: the legend would take the bands' opacity."""
+    colors = dict(zip(scale["domain"], scale["range"], strict=True))
+    y = theme.axis(alt.Y, "low", title=theme.AXES["gap"])
+    return [
+        alt.Chart(bands[bands["n_recur"] == n_recur])
+        .mark_rect(opacity=0.16, color=colors[n_recur])
+        .encode(y=y, y2="high")
+        for n_recur in bands["n_recur"]
+        if n_recur in colors
+    ]
+
+
+def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame):
+    """Optimal parameters N* and tokens D* at each budget: lines of the law, points of the runs.
+
+    Args:
+        optimal: of `looped.compute_optimal`, concatenated over r, at many budgets.
+        minima: of `looped.isoflop_minima`; a size that it does not hold is drawn as lines only.
+
+    Raises:
+        ValueError: a column or all rows are missing.
+    """
+    law = parts.at_minimum(optimal, [*CELL, *(f"{size}_star" for size in SIZES)], "optimal_sizes")
+    found = parts.at_minimum(minima, [*CELL, "n_params_star"], "optimal_sizes")
+    table = pd.concat([law.assign(kind="law"), found.assign(kind="minimum")])
+    table = table[["kind", *CELL, *SIZES]]
+    panels = [_size_panel(table, size) for size in SIZES]
+    chart = alt.concat(*panels, columns=2).properties(
+        title=parts.note(parts.split_note(optimal), "cross: minimum · line: law")
+    )
+    return theme.finish(
+        chart, name="optimal-sizes", description=_sizes_description(law, found), data=table
+    )
+
+
+def _size_panel(table, size) -> alt.LayerChart:
+    base = alt.Chart(table).transform_filter(f"isValid(datum.{size})")
+    x = theme.axis(alt.X, "budget", log=True)
+    y = theme.axis(alt.Y, size, log=True, title=SIZES[size])
+    color = theme.recur_color(table["n_recur"])
+    lines = base.transform_filter("datum.kind == 'law'").mark_line().encode(x=x, y=y, color=color)
+    crosses = _crosses(base.transform_filter("datum.kind == 'minimum'"), table, x, y, color)
+    return alt.layer(lines, crosses).properties(width=260, height=theme.PANEL_HEIGHT)
+
+
+def _crosses(base, table, x, y, color) -> alt.Chart:
+    """Minima of the runs, in the colour of their r."""
+    details = parts.tooltips(table, [*CELL, "n_params", "n_tokens", "val_loss"])
+    return base.mark_point(shape=CROSS, filled=False, size=70, strokeWidth=2, opacity=1).encode(
+        x=x, y=y, color=color, tooltip=details
+    )
+
+
+def _frontier_description(table) -> str:
+    text = (
+        "Lowest validation loss against training compute: crosses are parabola minima of the runs, "
+        "solid lines the fitted law at its optimal width."
+    )
+    for n_recur, rows in table.groupby("n_recur"):
+        ranges = [
+            f"{kind} {parts.spread(losses)}" for kind, losses in rows.groupby("kind")["val_loss"]
+        ]
+        text += f" r = {n_recur}: {parts.listed(ranges)} nats."
+    return text
+
+
+def _gaps_description(found, published) -> str:
+    text = "Loss above that of r = 1 at the minima of equal training compute."
+    for n_recur, cells in found.groupby("n_recur"):
+        text += f" r = {n_recur}: {parts.spread(cells['gap'])} nats"
+        if n_recur in published:
+            text += f", published {parts.spread(published[n_recur], '.2f')}"
+        text += "."
+    return text
+
+
+def _sizes_description(law, found) -> str:
+    text = "Compute-optimal unique parameters and training tokens against training compute."
+    for n_recur, rows in law.groupby("n_recur"):
+        text += (
+            f" r = {n_recur}: by the law {parts.spread(rows['n_params'] / 1e6, '.0f')} million "
+            f"parameters and {parts.spread(rows['n_tokens'] / 1e9, '.2f')} billion tokens"
+        )
+        minima = found[found["n_recur"] == n_recur]["n_params"]
+        if len(minima):
+            text += f"; minima of the runs at {parts.spread(minima / 1e6, '.0f')} million"
+        text += "."
+    return text

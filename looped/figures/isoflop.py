@@ -1,0 +1,136 @@
+"""IsoFLOP curves: loss against unique parameters at equal training compute (paper Figs 2 and 4)."""
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from looped.figures import parts, theme
+from looped.fitting.result import FitResult
+
+COLUMNS = ["n_recur", "budget", "n_params", "val_loss"]
+STAR_COLUMNS = ["n_recur", "budget", "n_params_star", "val_loss_star", "curvature"]
+CURVE_POINTS = 17
+
+STAR = (
+    "M0,-1L0.235,-0.324L0.951,-0.309L0.38,0.124L0.588,0.809"
+    "L0,0.4L-0.588,0.809L-0.38,0.124L-0.951,-0.309L-0.235,-0.324Z"
+)
+
+
+def isoflop(runs: pd.DataFrame, minima: pd.DataFrame, fit: FitResult | None = None):
+    """A panel for each r: the runs, a curve through each budget's, and a star at its minimum.
+
+    From r = 2 on, a faint line repeats the minima of r = 1 for comparison. Circles of flagged runs
+    are hollow. Pointing at the legend's budgets selects one.
+
+    Args:
+        runs: table of runs.
+        minima: of `looped.isoflop_minima`; a refused cell has neither parabola nor star.
+        fit: draws its predictions in place of the parabolas.
+
+    Raises:
+        ValueError: a column or all rows are missing.
+    """
+    parts.require(runs, COLUMNS, "isoflop")
+    found = parts.at_minimum(minima, STAR_COLUMNS, "isoflop")
+    points = parts.drawable(runs).assign(kind="run")
+    curves = _parabolas(points, found) if fit is None else _predictions(runs, fit)
+    table = pd.concat([points, curves, _stars(found), _anchors(runs, found)], ignore_index=True)
+    n_panels = len(parts.recurrences(runs))
+    chart = (
+        _panel(table, points)
+        .properties(width=270, height=theme.PANEL_HEIGHT)
+        .facet(
+            facet=alt.Facet("n_recur:N", header=alt.Header(labelExpr=theme.RECUR_LABEL)),
+            columns=min(2, n_panels),
+        )
+        .properties(title=_note(runs, points, fit))
+    )
+    return theme.finish(
+        chart, name="isoflop", description=_description(runs, found, fit), data=table
+    )
+
+
+def _panel(table, points) -> alt.LayerChart:
+    chosen = alt.selection_point(name="chosen", fields=["budget"], bind="legend")
+    faded = alt.condition(chosen, alt.value(1), alt.value(0.12))
+    x = theme.axis(alt.X, "n_params", log=True)
+    y = theme.axis(alt.Y, "val_loss")
+    color = theme.budget_color(points["budget"])
+    base = alt.Chart(parts.plain(table))
+    anchors = (
+        base.transform_filter("datum.kind == 'minimum of r = 1'")
+        .mark_line(color=theme.INK, opacity=0.45, strokeWidth=1.2, strokeDash=[4, 3])
+        .encode(x=x, y=y)
+    )
+    lines = (
+        base.transform_filter("datum.kind == 'parabola' || datum.kind == 'prediction'")
+        .mark_line(strokeWidth=1.6, interpolate="monotone")
+        .encode(x=x, y=y, color=color, opacity=faded)
+    )
+    circles = parts.run_points(points, x, y, color, base.transform_filter("datum.kind == 'run'"))
+    stars = (
+        base.transform_filter("datum.kind == 'minimum'")
+        .mark_point(shape=STAR, size=110, filled=True, stroke=theme.INK, strokeWidth=0.7)
+        .encode(x=x, y=y, color=color, opacity=faded)
+    )
+    return alt.layer(anchors, lines, circles.encode(opacity=faded).add_params(chosen), stars)
+
+
+def _parabolas(points, found) -> pd.DataFrame:
+    """L = L* + curvature (log N - log N*)² over the range of each cell's runs."""
+    curves = []
+    cells = points.groupby(["n_recur", "budget"])["n_params"]
+    for cell in found.itertuples():
+        sizes = cells.get_group((cell.n_recur, cell.budget))
+        n_params = np.geomspace(sizes.min(), sizes.max(), CURVE_POINTS)
+        loss = cell.val_loss + cell.curvature * np.log(n_params / cell.n_params) ** 2
+        curves.append(_marks("parabola", cell.n_recur, cell.budget, n_params, loss))
+    return pd.concat(curves) if curves else pd.DataFrame()
+
+
+def _predictions(runs, fit) -> pd.DataFrame:
+    return _marks(
+        "prediction", runs["n_recur"], runs["budget"], runs["n_params"], fit.predict(runs)
+    )
+
+
+def _stars(found) -> pd.DataFrame:
+    return found[COLUMNS].assign(kind="minimum")
+
+
+def _anchors(runs, found) -> pd.DataFrame:
+    """The minima of r = 1 once more for every other panel."""
+    anchor = found[found["n_recur"] == 1]
+    others = [n_recur for n_recur in parts.recurrences(runs) if n_recur > 1]
+    stars = [_stars(anchor.assign(n_recur=n_recur)) for n_recur in others]
+    return pd.concat(stars).assign(kind="minimum of r = 1") if stars else pd.DataFrame()
+
+
+def _marks(kind, n_recur, budget, n_params, val_loss) -> pd.DataFrame:
+    columns = {"n_recur": n_recur, "budget": budget, "n_params": n_params, "val_loss": val_loss}
+    return pd.DataFrame(columns).assign(kind=kind)
+
+
+def _note(runs, points, fit) -> alt.Title:
+    source = parts.joined(parts.source_note(runs), "" if fit is None else parts.fit_note(fit))
+    compared = "dashed: r = 1" if {1} < set(parts.recurrences(runs)) else ""
+    return parts.note(source, parts.joined("star: minimum", parts.flag_note(points), compared))
+
+
+def _description(runs, found, fit) -> str:
+    budgets = runs["budget"]
+    curves = "parabolas" if fit is None else f"the {parts.fit_prose(fit)}"
+    text = (
+        f"IsoFLOP curves: validation loss against unique parameters, {len(runs)} "
+        f"{parts.source_note(runs)} at {budgets.nunique()} budgets from "
+        f"{parts.flops(budgets.min())} to {parts.flops(budgets.max())} FLOPs, "
+        f"a panel each for r = {parts.listed(parts.recurrences(runs))}. Curves: {curves}."
+    )
+    for n_recur, cells in found.groupby("n_recur"):
+        text += (
+            f" The minima of r = {n_recur} have losses {parts.spread(cells['val_loss'])} at "
+            f"{parts.spread(cells['n_params'] / 1e6, '.0f')} million parameters."
+        )
+    refused = runs.groupby(["n_recur", "budget"]).ngroups - len(found)
+    return text + (f" {refused} cells have no minimum inside their runs." if refused else "")

@@ -1,0 +1,119 @@
+"""How well laws describe runs: predicted against measured loss, residuals (paper Figs 8 to 10)."""
+
+import altair as alt
+import pandas as pd
+
+from looped.figures import parts, theme
+from looped.fitting.result import FitResult
+
+Fits = dict[str, tuple[pd.DataFrame, FitResult]]
+"""Label -> (the fitted runs, their fit)."""
+
+COLUMNS = ["n_recur", "n_params", "n_tokens", "val_loss"]
+
+
+def predicted_actual(fits: Fits):
+    """Predicted against measured loss, a panel a fit; on the line both are equal.
+
+    Args:
+        fits: label -> (the fitted runs, their fit).
+
+    Raises:
+        ValueError: no fit, a column or all rows are missing, or runs that are not the fit's.
+    """
+    table = _table(fits, "predicted_actual")
+    both = table[["val_loss", "predicted"]]
+    scale = alt.Scale(domain=[both.min().min(), both.max().max()], nice=True, zero=False)
+    panels = [
+        _identity_panel(rows, table, scale).properties(
+            title=alt.Title(label, subtitle=_quality(fits[label][1]))
+        )
+        for label, rows in table.groupby("label", sort=False)
+    ]
+    chart = alt.concat(*panels, columns=min(2, len(panels)))
+    return theme.finish(
+        chart.properties(title=_note(fits, table)),
+        name="predicted-actual",
+        description=f"Predicted against measured validation loss. {_descriptions(fits)}",
+        data=table,
+    )
+
+
+def residuals(fits: Fits):
+    """Measured minus predicted loss against parameters and against tokens.
+
+    Args:
+        fits: label -> (the fitted runs, their fit); one label, or one for each r.
+
+    Raises:
+        ValueError: no fit, a column or all rows are missing, or runs that are not the fit's.
+    """
+    table = _table(fits, "residuals")
+    reach = table["residual"].abs().max()
+    y = theme.axis(alt.Y, "residual", scale=alt.Scale(domain=[-reach, reach], nice=True))
+    color = theme.recur_color(table["n_recur"])
+    zero = alt.Chart(pd.DataFrame({"residual": [0]})).mark_rule(opacity=0.6).encode(y=y)
+    panels = [
+        alt.layer(
+            zero, parts.run_points(table, theme.axis(alt.X, size, log=True), y, color)
+        ).properties(width=260, height=theme.PANEL_HEIGHT)
+        for size in ("n_params", "n_tokens")
+    ]
+    return theme.finish(
+        alt.concat(*panels, columns=2).properties(title=_note(fits, table)),
+        name="residuals",
+        description=(
+            "Measured minus predicted validation loss against unique parameters and against "
+            f"training tokens. {_descriptions(fits)}"
+        ),
+        data=table,
+    )
+
+
+def _table(fits, figure) -> pd.DataFrame:
+    """The runs of all fits with label, predicted loss and residual."""
+    if not fits:
+        raise ValueError(f"figure {figure}: no fit; give {{label: (runs, fit)}}")
+    tables = []
+    for label, (runs, fit) in fits.items():
+        parts.require(runs, COLUMNS, figure)
+        if len(runs) != fit.n_runs:
+            raise ValueError(
+                f"figure {figure}: {label!r} has {len(runs)} runs, but its fit is of {fit.n_runs}; "
+                "give the fitted runs"
+            )
+        predicted = fit.predict(runs)
+        tables.append(
+            parts.drawable(runs).assign(
+                label=label, predicted=predicted, residual=runs["val_loss"] - predicted
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _identity_panel(rows, table, scale) -> alt.LayerChart:
+    x = theme.axis(alt.X, "val_loss", title="Measured loss (nats/token)", scale=scale)
+    y = theme.axis(alt.Y, "predicted", title="Predicted loss (nats/token)", scale=scale)
+    ends = pd.DataFrame({"val_loss": scale["domain"], "predicted": scale["domain"]})
+    line = alt.Chart(ends).mark_line(color=theme.INK, opacity=0.5, strokeWidth=1.2).encode(x=x, y=y)
+    points = parts.run_points(rows, x, y, theme.recur_color(table["n_recur"]))
+    return alt.layer(line, points).properties(width=260, height=theme.PANEL_HEIGHT)
+
+
+def _quality(fit) -> str:
+    return f"R² {fit.r2:.4f} · RMSE {fit.rmse:.4f} nats"
+
+
+def _note(fits, table) -> alt.Title:
+    splits = sorted({fit.split for _, fit in fits.values() if fit.split})
+    split = f"split {parts.listed(splits)}" if splits else ""
+    source = parts.source_note(pd.concat([runs for runs, _ in fits.values()]))
+    return parts.note(parts.joined(source, split, parts.flag_note(table)))
+
+
+def _descriptions(fits) -> str:
+    return " ".join(
+        f"{label}: {fit.n_runs} runs, {parts.fit_prose(fit)}, R² {fit.r2:.4f}, "
+        f"RMSE {fit.rmse:.4f}, largest residual {fit.max_abs_residual:.4f} nats."
+        for label, (_, fit) in fits.items()
+    )

@@ -1,0 +1,134 @@
+"""The joint law with φ under the reader's hand, computed in the browser."""
+
+from dataclasses import replace
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from looped.figures import parts, theme
+from looped.fitting.result import FitResult
+from looped.splits import split_params
+
+LAW_COLUMNS = ["n_recur", "n_params_once", "n_params_rec", "n_tokens"]
+COLUMNS = ["budget", "n_params", *LAW_COLUMNS]
+
+
+def phi_slider(runs: pd.DataFrame, fit: FitResult, curves: pd.DataFrame | None = None):
+    """Runs of one budget and the joint law's curves at the φ of a slider.
+
+    The law's other parameters stay at the fit, so that at its φ the curves go through the runs and
+    at 0 and 1 they miss. The error shown is over all runs, not only those of the chosen budget.
+
+    Args:
+        runs: the fitted runs.
+        fit: of the joint law.
+        curves: rows at real widths (concatenated `looped.runs_at_width`) to draw smooth curves
+            through, of the same budgets; None for curves from run to run.
+
+    Raises:
+        ValueError: a law without φ, or a column or all rows are missing.
+    """
+    if "phi" not in fit.params:
+        raise ValueError(f"figure phi_slider: law {fit.law!r} has no φ; give a fit of 'joint'")
+    parts.require(runs, [*COLUMNS, "val_loss"], "phi_slider")
+    counted = split_params(runs, fit.split)
+    points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})
+    widths = points if curves is None else split_params(curves, fit.split)
+    parts.require(widths, COLUMNS, "phi_slider")
+    chart = _layers(points, widths[COLUMNS], fit).properties(title=_note(points, fit))
+    return theme.finish(
+        chart,
+        name="phi-slider",
+        description=_description(runs, fit),
+        data=points.assign(predicted=fit.predict(runs)),
+    )
+
+
+def predicted_loss(fit: FitResult, phi: str) -> str:
+    """The joint law as a Vega expression of a row's counts; `phi` is a number or a parameter."""
+    p = {name: repr(float(value)) for name, value in fit.params.items()}
+    effective = f"datum.n_params_once + pow(datum.n_recur, {phi}) * datum.n_params_rec"
+    return (
+        f"{p['E']} + {p['A']} * pow({effective}, -{p['alpha']})"
+        f" + {p['B']} * pow(datum.n_tokens, -{p['beta']})"
+    )
+
+
+def _layers(points, widths, fit) -> alt.LayerChart:
+    phi, budget = _controls(points, fit)
+    # Budgets from real widths are tokens x FLOPs: equal to the nominal one to rounding.
+    chosen = f"abs(datum.budget / {budget.name} - 1) < 0.001"
+    x = theme.axis(alt.X, "n_params", log=True)
+    lines = parts.recur_lines(points["n_recur"])
+    curves = (
+        alt.Chart(widths)
+        .transform_filter(chosen)
+        .transform_calculate(predicted=predicted_loss(fit, phi.name))
+        .mark_line()
+        .encode(x=x, y=theme.axis(alt.Y, "predicted", title=theme.AXES["val_loss"]), **lines)
+    )
+    circles = parts.run_points(points, x, theme.axis(alt.Y, "val_loss"), lines["color"])
+    extent = _extent(widths, fit, chosen, x)
+    layers = alt.layer(extent, curves, circles.transform_filter(chosen), _error(points, fit))
+    return layers.add_params(phi, budget)
+
+
+def _controls(points, fit) -> tuple[alt.Parameter, alt.Parameter]:
+    budgets = sorted(points["budget"].unique().tolist())
+    start = round(fit.params["phi"], 4)  # the page shows the value as it is
+    slider = alt.binding_range(min=0, max=1, step=0.01, name="φ ")
+    menu = alt.binding_select(
+        options=budgets, labels=[parts.flops(budget) for budget in budgets], name="Budget (FLOPs) "
+    )
+    return (
+        alt.param(name="phi", value=start, bind=slider),
+        alt.param(name="shown_budget", value=budgets[len(budgets) // 2], bind=menu),
+    )
+
+
+def _extent(widths, fit, chosen, x) -> alt.Chart:
+    """Invisible: holds the loss axis still at the range that φ from 0 to 1 covers."""
+    ends = {"at_0": predicted_loss(fit, "0"), "at_1": predicted_loss(fit, "1")}
+    return (
+        alt.Chart(widths)
+        .transform_filter(chosen)
+        .transform_calculate(**ends)
+        .mark_rule(opacity=0)
+        .encode(x=x, y=theme.axis(alt.Y, "at_0", title=theme.AXES["val_loss"]), y2="at_1")
+    )
+
+
+def _error(points, fit) -> alt.Chart:
+    """The text: root mean square error over all runs at the slider's φ."""
+    text = "'φ = ' + format(phi, '.2f') + ', RMSE ' + format(sqrt(datum.square), '.4f') + ' nats'"
+    return (
+        alt.Chart(points[[*LAW_COLUMNS, "val_loss"]])
+        .transform_calculate(square=f"pow(datum.val_loss - ({predicted_loss(fit, 'phi')}), 2)")
+        .transform_aggregate(square="mean(square)")
+        .transform_calculate(text=text)
+        .mark_text(align="right", baseline="top", fontSize=14)
+        .encode(x=alt.value("width"), y=alt.value(4), text="text:N")
+    )
+
+
+def _note(points, fit) -> alt.Title:
+    rests_on = parts.joined(parts.source_note(points), f"split {fit.split}")
+    return parts.note(
+        rests_on, parts.joined(f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points))
+    )
+
+
+def _description(runs, fit) -> str:
+    errors = {phi: _rmse(runs, fit, phi) for phi in (0.0, fit.params["phi"], 1.0)}
+    at = parts.listed(f"{error:.4f} at φ = {phi:.3g}" for phi, error in errors.items())
+    return (
+        f"Loss against unique parameters for {parts.source_note(runs)} of one budget, with curves "
+        f"of the joint law, split {fit.split}, for r = {parts.listed(parts.recurrences(runs))}; a "
+        f"slider sets φ. The root mean square error over all {len(runs)} runs is {at} nats."
+    )
+
+
+def _rmse(runs, fit, phi) -> float:
+    at = replace(fit, params=fit.params | {"phi": phi})
+    return float(np.sqrt(np.mean((runs["val_loss"] - at.predict(runs)) ** 2)))
