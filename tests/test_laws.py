@@ -3,10 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import huber
 
 from looped import LAWS, ConfigError
-from looped.fitting.problem import huber_sum
 from looped.laws import get_law
 
 EACH_LAW = pytest.mark.parametrize("law", list(LAWS.values()), ids=list(LAWS))
@@ -111,11 +109,3 @@ def test_chinchilla_by_hand():
     run = pd.DataFrame({"n_params": [16.0], "n_tokens": [27.0]})
     loss = np.exp(law.log_loss(theta[None], law.design(run))[0])
     assert loss[0, 0] == pytest.approx(1.5 + 8 / 4 + 27 / 3)
-
-
-def test_huber_sum_is_that_of_scipy(rng):
-    residuals = rng.normal(scale=2e-3, size=(3, 50))
-    weights = rng.integers(0, 4, 50)
-    expected = huber(1e-3, residuals)
-    np.testing.assert_allclose(huber_sum(residuals, 1e-3), expected.sum(axis=1), rtol=1e-13)
-    np.testing.assert_allclose(huber_sum(residuals, 1e-3, weights), expected @ weights, rtol=1e-13)

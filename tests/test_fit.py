@@ -1,0 +1,323 @@
+"""Fits: the published numbers, known truths, and what must not matter."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import huber
+
+import looped
+from looped import FitError, FitResult, FitStatus
+from looped.fitting import SOLVERS, get_solver
+from looped.fitting.fit import best_of
+from looped.fitting.problem import Solution, build_problem
+from looped.laws import get_law
+
+LOW4 = {"budget_max": 4.64e18}
+CASES = {
+    "joint": {},
+    "low4": LOW4,
+    "truncated": {"case": "truncated_bptt"},
+    "truncated, no r = 2": {"case": "truncated_bptt", "n_recur": (1, 4, 8)},
+    "hyperconnections": {"case": "hyperconnections"},
+}
+
+
+@pytest.mark.parametrize(
+    ("split", "case", "phi"),
+    [
+        ("fitted", "joint", 0.4587),
+        ("fitted", "low4", 0.4535),
+        ("fitted", "truncated", 0.3800),
+        ("fitted", "truncated, no r = 2", 0.3729),
+        ("fitted", "hyperconnections", 0.6457),
+        ("stated", "joint", 0.4330),
+        ("stated", "low4", 0.4290),
+        ("stated", "truncated", 0.3615),
+        ("stated", "truncated, no r = 2", 0.3529),
+        ("stated", "hyperconnections", 0.6497),
+        ("once", "joint", 0.4576),
+        ("none", "joint", 0.4721),
+    ],
+)
+def test_phi_of_each_split_and_case(fit_paper, split, case, phi):
+    fit = fit_paper(split=split, **CASES[case])
+    assert round(fit.params["phi"], 4) == phi
+    assert fit.status == FitStatus.OK
+    assert fit.split == split
+
+
+@pytest.mark.parametrize(
+    ("half", "phi"), [({"budget_max": 2.15e18}, 0.444), ({"budget_min": 4.64e18}, 0.492)]
+)
+def test_phi_of_the_budget_halves(fit_paper, half, phi):
+    assert round(fit_paper(**half).params["phi"], 3) == phi
+
+
+def test_published_joint_law(fit_paper):
+    fit = fit_paper()
+    rounded = {name: round(fit.params[name], 4) for name in ("alpha", "beta")}
+    assert rounded == {"alpha": 0.1994, "beta": 0.3688}
+    assert round(fit.params["E"], 3) == 1.568
+    assert round(fit.r2, 4) == 0.9972
+    assert fit.n_runs == 116
+
+
+@pytest.mark.parametrize(("phi", "r2"), [(0.0, 0.9858), (1.0, 0.9552)])
+def test_published_quality_at_the_ends_of_phi(fit_paper, phi, r2):
+    fit = fit_paper(phi=phi)
+    assert round(fit.r2, 4) == r2
+    assert fit.params["phi"] == phi
+    assert fit.fixed == {"phi": phi}
+
+
+@pytest.mark.parametrize(
+    ("n_recur", "huber"), [(1, 5.84e-5), (2, 5.27e-5), (4, 6.81e-5), (8, 5.33e-5)]
+)
+def test_published_huber_sum_of_one_law_per_recurrence(fit_paper, n_recur, huber):
+    fit = fit_paper(law="chinchilla", n_recur=n_recur)
+    assert round(fit.objective, 7) == huber
+    assert fit.split is None
+
+
+def test_every_reported_number_follows_from_the_parameters(fit_paper, runs):
+    fit = fit_paper()
+    residuals = runs["val_loss"].to_numpy() - fit.predict(runs)
+    np.testing.assert_allclose(fit.residuals, residuals, rtol=0, atol=1e-12)
+    assert fit.rmse == pytest.approx(np.sqrt(np.mean(residuals**2)))
+    assert fit.max_abs_residual == pytest.approx(np.abs(residuals).max())
+    assert fit.r2 == pytest.approx(1 - residuals.var() / runs["val_loss"].var(ddof=0), abs=1e-5)
+    log_residuals = np.abs(np.log(fit.predict(runs) / runs["val_loss"].to_numpy()))
+    beyond = log_residuals > fit.delta
+    huber = np.where(beyond, fit.delta * (log_residuals - fit.delta / 2), log_residuals**2 / 2)
+    assert fit.objective == pytest.approx(huber.sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize("law", ["joint", "chinchilla"])
+def test_noiseless_runs_give_their_law_back(exact_runs, truth, law):
+    fit = looped.fit(exact_runs(law, truth[law]), law, starts=60)
+    assert fit.params == pytest.approx(truth[law], rel=1e-6)
+    assert fit.r2 == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("phi", [0.0, 1.0])
+def test_fits_of_the_nested_laws_agree(runs, fit_paper, phi):
+    executed = runs["n_params_once"] + runs["n_recur"] * runs["n_params_rec"]
+    seen = runs if phi == 0 else runs.assign(n_params=executed)
+    alone = looped.fit(seen, "chinchilla", starts=60)
+    nested = fit_paper(split="stated", phi=phi)
+    assert nested.objective == pytest.approx(alone.objective, rel=1e-9)
+    assert nested.params == pytest.approx(alone.params | {"phi": phi}, rel=1e-4)
+
+
+def test_row_order_does_not_matter(runs, fit_paper):
+    order = np.random.default_rng(0).permutation(len(runs))
+    shuffled = looped.fit(runs.iloc[order], split="fitted", starts=60)
+    assert shuffled.objective == pytest.approx(fit_paper().objective, rel=1e-12)
+    assert shuffled.params == pytest.approx(fit_paper().params, rel=1e-5)
+    np.testing.assert_allclose(
+        shuffled.residuals, np.array(fit_paper().residuals)[order], atol=1e-7
+    )
+
+
+@pytest.mark.parametrize(("params_unit", "tokens_unit"), [(1e-6, 1.0), (1.0, 1e-9), (1e-9, 1e-6)])
+def test_units_of_parameters_and_tokens_do_not_matter(runs, fit_paper, params_unit, tokens_unit):
+    names = ["n_params_once", "n_params_rec", "n_params"]
+    scaled = runs.assign(n_tokens=runs["n_tokens"] * tokens_unit)
+    scaled = scaled.assign(**{name: runs[name] * params_unit for name in names})
+    fit, plain = looped.fit(scaled, starts=60), fit_paper(split="stated")
+    np.testing.assert_allclose(fit.predict(scaled), plain.predict(runs), rtol=1e-7)
+    for name in ("E", "alpha", "beta", "phi"):
+        assert fit.params[name] == pytest.approx(plain.params[name], rel=1e-5)
+
+
+@pytest.mark.parametrize("solver", list(SOLVERS))
+@pytest.mark.parametrize("scale", [1e-3, 1e4])
+def test_scale_of_the_objective_does_not_matter(runs, solver, scale):
+    problem = build_problem(runs, get_law("joint"), "stated", 1e-3, {})
+    heavier = replace(problem, weights=scale * problem.weights)
+    starts = problem.draw_starts(20 if solver == "batched" else 6, np.random.default_rng(3))
+    plain, scaled = (best_of(get_solver(solver)(each, starts)) for each in (problem, heavier))
+    assert scaled[1] / scale == pytest.approx(plain[1], rel=1e-7)
+    np.testing.assert_allclose(scaled[0], plain[0], rtol=1e-3)
+
+
+def test_solvers_find_the_same_optimum(runs, fit_paper):
+    reference = looped.fit(runs, split="fitted", starts=10, solver="lbfgsb")
+    batched = fit_paper()
+    assert batched.objective == pytest.approx(reference.objective, rel=1e-9)
+    assert batched.params == pytest.approx(reference.params, rel=1e-4)
+    assert batched.starts_at_optimum > 0.5
+
+
+def test_huber_sum_is_that_of_scipy(runs):
+    problem = build_problem(runs, get_law("joint"), "stated", 2e-3, {})
+    rng = np.random.default_rng(0)
+    residuals = rng.normal(scale=2e-3, size=(3, len(runs)))
+    weights = rng.integers(0, 4, len(runs))
+    expected = huber(2e-3, residuals)
+    np.testing.assert_allclose(problem.huber_sum(residuals), expected.sum(axis=1), rtol=1e-13)
+    weighted = replace(problem, weights=weights).huber_sum(residuals)
+    np.testing.assert_allclose(weighted, expected @ weights, rtol=1e-13)
+
+
+@pytest.mark.parametrize("solver", list(SOLVERS))
+def test_whole_weights_count_as_repeated_runs(runs, solver):
+    weights = np.random.default_rng(1).integers(0, 4, len(runs))
+    law, solve = get_law("joint"), get_solver(solver)
+    weighted = build_problem(runs, law, "stated", 1e-3, {})
+    weighted = replace(weighted, weights=weights.astype(float))
+    repeated = build_problem(runs.loc[runs.index.repeat(weights)], law, "stated", 1e-3, {})
+    starts = weighted.draw_starts(20, np.random.default_rng(3))
+    by_weight, by_row = (best_of(solve(problem, starts))[1] for problem in (weighted, repeated))
+    assert by_weight == pytest.approx(by_row, rel=1e-8)
+
+
+@pytest.mark.parametrize("solver", list(SOLVERS))
+def test_each_start_may_have_weights_of_its_own(runs, solver):
+    problem = build_problem(runs, get_law("joint"), "stated", 1e-3, {})
+    starts = problem.draw_starts(3, np.random.default_rng(3))
+    weights = np.random.default_rng(1).integers(0, 4, (3, len(runs))).astype(float)
+    solve = get_solver(solver)
+    together = solve(replace(problem, weights=weights), starts)
+    for i, row in enumerate(weights):
+        alone = solve(replace(problem, weights=row), starts[i : i + 1])
+        assert together.objective[i] == pytest.approx(alone.objective[0], rel=1e-6)
+
+
+def test_a_held_parameter_stays_and_the_rest_adapts(runs, fit_paper):
+    fit = looped.fit(runs, split="fitted", starts=60, fix={"A": 10.0, "beta": 0.4})
+    assert (fit.params["A"], fit.params["beta"]) == (10.0, 0.4)
+    assert fit.objective > fit_paper().objective
+
+
+def test_same_seed_same_fit_and_more_starts_no_worse(runs):
+    first, again = (looped.fit(runs, starts=20, seed=5) for _ in range(2))
+    assert first == again
+    other = looped.fit(runs, starts=40, seed=6)
+    assert other.objective == pytest.approx(first.objective, rel=1e-9)
+
+
+def test_delta_beyond_all_residuals_is_least_squares(runs):
+    fit = looped.fit(runs, starts=20, delta=1.0)
+    log_residuals = np.log(runs["val_loss"].to_numpy() / fit.predict(runs))
+    assert fit.objective == pytest.approx(0.5 * (log_residuals**2).sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize("n_recur", [1, 4])
+def test_phi_of_one_recurrence_is_not_identified(n_recur):
+    fit = looped.fit(looped.load_runs("paper", n_recur=n_recur), starts=60)
+    assert fit.status == FitStatus.NOT_IDENTIFIED
+    assert any("phi" in text and "not identified" in text for text in fit.warnings)
+
+
+def test_tokens_that_never_vary_leave_their_term_unidentified(runs):
+    fit = looped.fit(runs.assign(n_tokens=1e9), "chinchilla", starts=60)
+    assert fit.status == FitStatus.NOT_IDENTIFIED
+    # of B and β, and of E where the term is not small, only the sum is seen
+    assert re.match("B, (E, )?beta: not identified", fit.warnings[0])
+
+
+def test_a_parameter_at_its_bound_is_reported(exact_runs, truth):
+    steep = exact_runs("joint", truth["joint"] | {"phi": 3.2})
+    fit = looped.fit(steep, starts=60)
+    assert fit.status == FitStatus.AT_BOUND
+    assert "phi: at the bound" in fit.warnings[0]
+    assert fit.params["phi"] == 3.0
+
+
+@pytest.mark.parametrize("arrived", [1, 2])
+def test_few_arrived_starts_are_reported(runs, fit_paper, monkeypatch, arrived):
+    optimum = fit_paper(split="stated")
+
+    def solver(problem, starts):
+        objective = np.full(len(starts), 2 * optimum.objective)
+        objective[:arrived] = optimum.objective
+        return Solution(np.tile(optimum.theta, (len(starts), 1)), objective)
+
+    monkeypatch.setitem(SOLVERS, "batched", solver)
+    fit = looped.fit(runs, starts=4)
+    assert fit.starts_at_optimum == arrived / 4
+    assert fit.status == (FitStatus.FEW_STARTS if arrived == 1 else FitStatus.OK)
+    assert any("1 of 4 starts reached" in text for text in fit.warnings) == (arrived == 1)
+
+
+def test_doubtful_data_are_reported_and_still_fitted(runs):
+    copy = runs.assign(source=runs["source"].where(runs.index > 0, "measured"))
+    twice = looped.fit(copy.iloc[[0, 0, *range(1, 116)]], starts=20)
+    assert "1 runs repeat another run's settings; each counts on its own" in twice.warnings
+    assert "runs of mixed sources: digitised, measured" in twice.warnings
+    looped_only = looped.fit(looped.load_runs("paper", n_recur=[2, 4, 8]), starts=20)
+    assert "no r = 1 runs: φ has no non-looped anchor" in looped_only.warnings
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({}, {"law": "kaplan"}, "law: got 'kaplan', expected one of"),
+        ({}, {"split": "even"}, "split: got 'even', expected one of"),
+        ({}, {"solver": "adam"}, "solver: got 'adam', expected one of"),
+        ({}, {"starts": 0}, "starts: got 0, expected at least 1"),
+        ({}, {"delta": 0.0}, "delta: got 0.0, expected a positive number"),
+        ({}, {"fix": {"psi": 1.0}}, "no parameter 'psi'; it has .*'phi'"),
+        ({}, {"fix": {"A": -1.0}}, "A: got -1.0, expected a positive number"),
+        ({}, {"fix": {"phi": float("nan")}}, "phi: got nan, expected a finite number"),
+        ({"val_loss": -1.0}, {}, "val_loss: got -1 in row 0, expected a positive number"),
+        ({"n_tokens": np.inf}, {}, "n_tokens: got inf in row 0, expected a positive number"),
+        ({"n_params_rec": -1.0}, {}, "n_params_rec: got -1 in row 0"),
+        ({"val_loss": 2.5}, {}, "val_loss is the same in every run"),
+        ({"n_tokens": np.nan}, {}, "needs the columns .*'n_tokens': 'missing in row 0'"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(runs, change, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        looped.fit(runs.assign(**change), **arguments)
+
+
+def test_too_few_runs_and_no_free_parameter_are_refused(runs, truth):
+    with pytest.raises(ValueError, match="6 free parameters, got 6 runs; give more runs or hold"):
+        looped.fit(runs[:6])
+    with pytest.raises(ValueError, match=r"needs the columns .*'n_recur': 'no such column'"):
+        looped.fit(runs.drop(columns="n_recur"))
+    with pytest.raises(ValueError, match="fix holds every parameter of law 'joint'"):
+        looped.fit(runs, fix=truth["joint"])
+
+
+def test_no_finite_start_is_no_estimate():
+    nowhere = Solution(np.zeros((3, 6)), np.array([np.nan, np.inf, np.nan]))
+    with pytest.raises(FitError, match=r"none of 3 starts .* check the units"):
+        best_of(nowhere)
+
+
+def test_a_start_without_objective_does_not_win():
+    theta, objective = best_of(Solution(np.arange(6).reshape(3, 2), np.array([np.nan, 2.0, 3.0])))
+    assert (theta.tolist(), objective) == ([2, 3], 2.0)
+
+
+def test_fit_survives_json_exactly(fit_paper, runs, tmp_path):
+    fit = fit_paper().with_interval(
+        looped.bootstrap(runs, fit_paper(), resamples=3, starts=10, jobs=1)
+    )
+    assert FitResult.from_json(fit.to_json()) == fit
+    path = tmp_path / "fit.json"
+    fit.to_json(path)
+    assert FitResult.from_json(path) == fit
+    assert json.loads(path.read_text())["interval"]["phi"] == list(fit.interval.interval("phi"))
+
+
+def test_a_file_of_another_kind_is_no_fit(fit_paper):
+    values = fit_paper().to_dict()
+    with pytest.raises(ValueError, match=r"not a fit: missing \['r2'\], unknown \['R2'\]"):
+        FitResult.from_dict({"R2" if k == "r2" else k: v for k, v in values.items()})
+
+
+def test_effective_parameters_are_unique_ones_where_nothing_recurs(fit_paper, runs):
+    fit = fit_paper(split="stated")
+    effective = fit.n_params_effective(runs)
+    plain = (runs["n_recur"] == 1).to_numpy()
+    np.testing.assert_allclose(effective[plain], runs["n_params"][plain], rtol=1e-12)
+    assert (effective[~plain] > runs["n_params"][~plain]).all()
+    per_r = fit_paper(law="chinchilla", n_recur=4)
+    np.testing.assert_array_equal(per_r.n_params_effective(runs), runs["n_params"])
