@@ -1,8 +1,29 @@
 """Charts and tables of the book: one function a figure, one look, no fit and no file access."""
 
 from looped.figures import render
+from looped.figures.counts import params_by_section, recurrence_ratios
+from looped.figures.isoflop_curves import isoflop
+from looped.figures.optima import frontier, gaps, optimal_sizes
+from looped.figures.phi import bootstrap_histogram, profile, split_phi
+from looped.figures.quality import predicted_actual, residuals
+from looped.figures.slider import phi_slider
 from looped.figures.tables import glue, table
 
-__all__ = ["glue", "table"]
+__all__ = [
+    "bootstrap_histogram",
+    "frontier",
+    "gaps",
+    "glue",
+    "isoflop",
+    "optimal_sizes",
+    "params_by_section",
+    "phi_slider",
+    "predicted_actual",
+    "profile",
+    "recurrence_ratios",
+    "residuals",
+    "split_phi",
+    "table",
+]
 
 render.enable()

@@ -42,15 +42,32 @@ RUN_FIELDS = ["label", "case", "n_recur", "d_model", "budget", "n_params", "n_to
 RUN_FIELDS += ["val_loss_se", "predicted", "residual", "care"]
 
 
-def require(frame: pd.DataFrame, columns: list[str], figure: str) -> None:
-    """Raises ValueError if the table has no rows or lacks a column that the figure draws."""
-    missing = [name for name in columns if name not in frame]
-    if missing:
-        raise ValueError(
-            f"figure {figure}: the table lacks {missing}; it needs {columns}, got {list(frame)}"
-        )
+def require(
+    frame: pd.DataFrame, columns: list[str], figure: str, may_miss: tuple[str, ...] = ()
+) -> None:
+    """Refuse a table that the figure cannot draw.
+
+    Args:
+        frame: the table.
+        columns: that the figure draws.
+        figure: its name, for the message.
+        may_miss: columns whose values may be missing in some rows.
+
+    Raises:
+        ValueError: no rows, a column that is not there, or one with missing values.
+    """
     if frame.empty:
         raise ValueError(f"figure {figure}: the table has no rows; check how it was selected")
+    missing = [
+        name
+        for name in columns
+        if name not in frame or (name not in may_miss and frame[name].isna().any())
+    ]
+    if missing:
+        raise ValueError(
+            f"figure {figure} needs {columns} in every row, but {missing} are missing; "
+            f"the table has {list(frame)}: add them, or leave out the rows without them"
+        )
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:
@@ -90,8 +107,9 @@ def at_minimum(frame: pd.DataFrame, columns: list[str], figure: str) -> pd.DataF
     Raises:
         ValueError: a column or all rows are missing.
     """
-    require(frame, columns, figure)
-    found = frame.dropna(subset=[name for name in columns if name.endswith("_star")])
+    may_miss = tuple(name for name in columns if name not in ("n_recur", "budget"))
+    require(frame, columns, figure, may_miss)
+    found = frame.dropna(subset=list(may_miss))
     return found.rename(columns=lambda name: name.removesuffix("_star"))
 
 

@@ -36,7 +36,7 @@ def bootstrap_histogram(
     tallest = max(table["n_resamples"].max() for table in tables.values())
     scales = {
         "x": alt.Scale(domain=[low, high], nice=False, zero=False),
-        "y": alt.Scale(domain=[0, int(tallest)]),
+        "y": alt.Scale(domain=[0, 1.05 * int(tallest)]),
     }
     panels = [
         _distribution(tables[label], intervals[label], published, scales).properties(
@@ -64,7 +64,8 @@ def split_phi(table: pd.DataFrame):
     Raises:
         ValueError: a column or all rows are missing.
     """
-    parts.require(table, ["study", "split", "phi", "published"], "split_phi")
+    columns = ["study", "split", "phi", "published"]
+    parts.require(table, columns, "split_phi", may_miss=("published",))
     studies, splits = (list(dict.fromkeys(table[name])) for name in ("study", "split"))
     ticks = alt.Axis(tickCount=6)
     x = theme.axis(alt.X, "phi", axis=ticks)
@@ -183,7 +184,7 @@ def _marked(table) -> pd.DataFrame:
     """The rows of φ = 0, of the lowest objective and of φ = 1, as far as the profile has them."""
     best = table["objective"].idxmin()
     rows = table.loc[[*table.index[table["phi"].isin([0, 1])], best]].drop_duplicates("phi")
-    text = "φ = " + rows["phi"].map("{:.3g}".format) + ", R² " + rows["r2"].map("{:.4f}".format)
+    text = "φ = " + rows["phi"].map("{:.3g}".format) + "\nR² " + rows["r2"].map("{:.4f}".format)
     return rows.assign(text=text).sort_values("phi")
 
 
@@ -192,15 +193,15 @@ def _labels(marked) -> list[alt.Chart]:
     ends = marked["phi"].isin([0, 1])
     y = theme.axis(alt.Y, "relative_objective")
     return [
-        _text(marked[marked["phi"] == 0], y, align="left", dx=9, dy=-6),
-        _text(marked[marked["phi"] == 1], y, align="right", dx=-9, dy=-6),
-        _text(marked[~ends], alt.value(80), align="center"),
+        _text(marked[marked["phi"] == 0], y, align="left", dx=9, dy=-16),
+        _text(marked[marked["phi"] == 1], y, align="right", dx=-24, dy=4),
+        _text(marked[~ends], alt.value(90), align="left", dx=7),
     ]
 
 
 def _text(rows, y, **style) -> alt.Chart:
-    style = {"baseline": "middle"} | style
-    return alt.Chart(rows).mark_text(**style).encode(x=theme.axis(alt.X, "phi"), y=y, text="text:N")
+    text = alt.Chart(rows).mark_text(baseline="middle", lineBreak="\n", **style)
+    return text.encode(x=theme.axis(alt.X, "phi"), y=y, text="text:N")
 
 
 def _cycled(colors, n) -> list[str]:

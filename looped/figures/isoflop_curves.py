@@ -21,7 +21,7 @@ def isoflop(runs: pd.DataFrame, minima: pd.DataFrame, fit: FitResult | None = No
     """A panel for each r: the runs, a curve through each budget's, and a star at its minimum.
 
     From r = 2 on, a faint line repeats the minima of r = 1 for comparison. Circles of flagged runs
-    are hollow. Pointing at the legend's budgets selects one.
+    are hollow. A click on a budget in the legend brings it out.
 
     Args:
         runs: table of runs.
@@ -67,6 +67,7 @@ def _panel(table, points) -> alt.LayerChart:
         base.transform_filter("datum.kind == 'parabola' || datum.kind == 'prediction'")
         .mark_line(strokeWidth=1.6, interpolate="monotone")
         .encode(x=x, y=y, color=color, opacity=faded)
+        .add_params(chosen)  # the layer whose legend is kept: only that one can be clicked
     )
     circles = parts.run_points(points, x, y, color, base.transform_filter("datum.kind == 'run'"))
     stars = (
@@ -74,7 +75,7 @@ def _panel(table, points) -> alt.LayerChart:
         .mark_point(shape=STAR, size=110, filled=True, stroke=theme.INK, strokeWidth=0.7)
         .encode(x=x, y=y, color=color, opacity=faded)
     )
-    return alt.layer(anchors, lines, circles.encode(opacity=faded).add_params(chosen), stars)
+    return alt.layer(anchors, lines, circles.encode(opacity=faded), stars)
 
 
 def _parabolas(points, found) -> pd.DataFrame:

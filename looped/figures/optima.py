@@ -61,7 +61,7 @@ def gaps(gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = 
     Raises:
         ValueError: a column or all rows are missing.
     """
-    parts.require(gaps, [*CELL, "gap"], "gaps")
+    parts.require(gaps, [*CELL, "gap"], "gaps", may_miss=("gap",))
     found = gaps.dropna(subset=["gap"])
     published = published or {}
     y = theme.axis(alt.Y, "gap")
