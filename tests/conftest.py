@@ -1,6 +1,10 @@
 """Runs and fits that many tests look at, made once a session."""
 
+import os
 from functools import cache
+
+# SciPy's L-BFGS-B is up to ten times slower when its tiny systems are given several threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
