@@ -42,6 +42,10 @@ class Chapter:
     def name(self) -> str:
         return Path(self.page).name
 
+    @property
+    def n_code_cells(self) -> int:
+        return sum(cell.cell_type == "code" for cell in self.notebook.cells)
+
 
 def pages(root: Path) -> list[str]:
     """Every page of the book, in reading order.
@@ -217,8 +221,8 @@ def _plain(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 def _failure(chapter: Chapter, error: papermill.PapermillExecutionError) -> str:
     code = "\n".join(f"    {line}" for line in error.source.splitlines())
     trace = COLOR_CODE.sub("", "\n".join(error.traceback)).splitlines()[-12:]
-    where = "\n".join(f"    {line[:160]}" for line in trace)
-    summary = str(error.evalue).partition("\n")[0][:160]
+    where = "\n".join(f"    {line[:240]}" for line in trace)
+    summary = str(error.evalue).partition("\n")[0][:240]
     return (
         f"a cell of {chapter.page}.md failed: {error.ename}: {summary}\n"
         f"  the cell:\n{code}\n  the end of its traceback:\n{where}"
