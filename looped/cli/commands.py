@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 import looped
 from looped import accounting
+from looped.book import app as book
 from looped.cli import options as opt
 from looped.cli import show
 from looped.config import d_model_of_width, paper_config
@@ -22,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(book, name="book")
 
 READ = ["case", "n_recur", "budget", "d_model", "n_params", "n_tokens", "val_loss", "source"]
 """Columns of the table of runs that fit on a terminal."""
@@ -216,19 +219,3 @@ def claims_command(as_json: opt.Json = False, as_csv: opt.Csv = False) -> None:
     columns = ["quantity", "published", "ours", "unit", "verdict", "why"]
     title = "Published and ours"
     show.show_rows(claims_table(), title, as_json=as_json, as_csv=as_csv, columns=columns)
-
-
-@app.command(
-    "book",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def book_command(context: typer.Context) -> None:
-    """Build the book (`looped book build --help`)."""
-    try:
-        from looped.book import app as book
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"the book needs the package {error.name!r}; install looped[book]"
-        ) from None
-    book(context.args, prog_name="looped book")
