@@ -36,7 +36,7 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult, curves: pd.DataFrame | None =
     points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})
     widths = points if curves is None else split_params(curves, fit.split)
     parts.require(widths, COLUMNS, "phi_slider")
-    chart = _layers(points, widths[COLUMNS], fit).properties(title=_note(points, fit))
+    chart = _layers(points, widths[COLUMNS], fit).properties(title=_note(runs, points, fit))
     return theme.finish(
         chart,
         name="phi-slider",
@@ -112,8 +112,8 @@ def _error(points, fit) -> alt.Chart:
     )
 
 
-def _note(points, fit) -> alt.Title:
-    rests_on = parts.joined(parts.source_note(points), f"split {fit.split}")
+def _note(runs, points, fit) -> alt.Title:
+    rests_on = parts.joined(parts.source_note(runs), f"split {fit.split}")
     return parts.note(
         rests_on, parts.joined(f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points))
     )
