@@ -218,6 +218,20 @@ def test_two_executions_give_the_same_bytes(built):
     assert " at 0x" not in again
 
 
+def test_longest_chapters_start_first(tmp_path):
+    """Those that never ran, the one with the most cells first; then by the time they took."""
+    root = make_book(tmp_path, short=CURVE, long=CURVE, few_cells=FAILING)
+    loaded, _ = chapters.load(root, "full")
+    paths = {chapter.page: root / f"{chapter.name}.ipynb" for chapter in loaded}
+    seconds = {"short": 1.0, "long": 9.0}
+    for chapter in loaded:
+        if chapter.name in seconds:
+            path = paths[chapter.page]
+            chapters.keep(chapter, chapter.notebook, path, seconds[chapter.name])
+    order = [chapter.name for chapter in chapters.longest_first(loaded[::-1], paths)]
+    assert order == ["curve", "few_cells", "long", "short"]
+
+
 def test_profile_sets_parameters(root):
     notebook = load_curve(root, "quick").notebook
     (injected,) = (c for c in notebook.cells if "injected-parameters" in c.metadata.get("tags", []))

@@ -115,8 +115,17 @@ def keep(chapter: Chapter, executed: nbformat.NotebookNode, path: Path, seconds:
     partial.replace(path)
 
 
-def seconds_last_time(path: Path) -> float:
-    """How long the chapter kept at `path` took (seconds); infinite if it never ran."""
+def longest_first(chapters: list[Chapter], paths: dict[str, Path]) -> list[Chapter]:
+    """In the order to start them in, so that none of them starts last and is waited for.
+
+    Chapters that never ran come before those that did; of them, those with the most cells.
+    """
+    return sorted(
+        chapters, key=lambda c: (_seconds_last_time(paths[c.page]), c.n_code_cells), reverse=True
+    )
+
+
+def _seconds_last_time(path: Path) -> float:
     if not path.is_file():
         return float("inf")
     return nbformat.read(path, as_version=4).metadata.looped.seconds

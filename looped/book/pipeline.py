@@ -96,16 +96,13 @@ def _select(loaded: list, names: list[str] | None) -> list:
 
 def _execute_all(chapters: list, folder: Path, jobs: int | None) -> dict:
     """Executed notebook of each page: from the cache where possible, else executed in parallel."""
-    from looped.book.chapters import cached, seconds_last_time
+    from looped.book.chapters import cached, longest_first
 
     paths = {chapter.page: folder / f"{chapter.name}.ipynb" for chapter in chapters}
     executed = {c.page: cached(c, paths[c.page]) for c in chapters}
     for page in (page for page, notebook in executed.items() if notebook):
         console.print(f"  {page:<24} unchanged")
-    # The longest first, so that none of them starts last and is waited for. Of a chapter that never
-    # ran, the number of cells is the best guess.
-    waiting = [c for c in chapters if executed[c.page] is None]
-    waiting.sort(key=lambda c: (seconds_last_time(paths[c.page]), c.n_code_cells), reverse=True)
+    waiting = longest_first([c for c in chapters if executed[c.page] is None], paths)
     executed |= _execute_in_parallel(waiting, paths, jobs or os.cpu_count() or 1)
     return {chapter.page: executed[chapter.page] for chapter in chapters}
 
