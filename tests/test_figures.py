@@ -178,7 +178,7 @@ class TestIsoflop:
         cell = csv_of(chart).query("n_recur == 2 and budget == 4.64e17")
         assert cell["kind"].to_list().count("run") == 2
         assert set(cell["kind"]) == {"run", "minimum of r = 1"}
-        assert "1 cells have no minimum" in spec_of(chart)["description"]
+        assert "Without a minimum: 1 cell." in spec_of(chart)["description"]
 
     def test_all_cells_refused(self, paper):
         two = paper.runs.groupby(["n_recur", "budget"]).head(2)

@@ -7,8 +7,9 @@ import pandas as pd
 from looped.figures import parts, theme
 from looped.fitting.result import FitResult
 
-COLUMNS = ["n_recur", "budget", "n_params", "val_loss"]
-STAR_COLUMNS = ["n_recur", "budget", "n_params_star", "val_loss_star", "curvature"]
+CELL = ["n_recur", "budget"]
+COLUMNS = [*CELL, "n_params", "val_loss"]
+STAR_COLUMNS = [*CELL, "n_params_star", "val_loss_star", "curvature"]
 CURVE_POINTS = 17
 
 STAR = (
@@ -39,7 +40,7 @@ def isoflop(runs: pd.DataFrame, minima: pd.DataFrame, fit: FitResult | None = No
     n_panels = len(parts.recurrences(runs))
     chart = (
         _panel(table, points)
-        .properties(width=270, height=theme.PANEL_HEIGHT)
+        .properties(width=parts.panel_width(n_panels), height=theme.PANEL_HEIGHT)
         .facet(
             facet=alt.Facet("n_recur:N", header=alt.Header(labelExpr=theme.RECUR_LABEL)),
             columns=min(2, n_panels),
@@ -75,13 +76,14 @@ def _panel(table, points) -> alt.LayerChart:
         .mark_point(shape=STAR, size=110, filled=True, stroke=theme.INK, strokeWidth=0.7)
         .encode(x=x, y=y, color=color, opacity=faded)
     )
-    return alt.layer(anchors, lines, circles.encode(opacity=faded), stars)
+    layers = [lines, circles.encode(opacity=faded), stars]
+    return alt.layer(*([anchors] if "minimum of r = 1" in set(table["kind"]) else []), *layers)
 
 
 def _parabolas(points, found) -> pd.DataFrame:
     """L = L* + curvature (log N - log N*)² over the range of each cell's runs."""
     curves = []
-    cells = points.groupby(["n_recur", "budget"])["n_params"]
+    cells = points.groupby(CELL)["n_params"]
     for cell in found.itertuples():
         sizes = cells.get_group((cell.n_recur, cell.budget))
         n_params = np.geomspace(sizes.min(), sizes.max(), CURVE_POINTS)
@@ -120,18 +122,18 @@ def _note(runs, points, fit) -> alt.Title:
 
 
 def _description(runs, found, fit) -> str:
-    budgets = runs["budget"]
-    curves = "parabolas" if fit is None else f"the {parts.fit_prose(fit)}"
+    budgets = sorted(set(runs["budget"]))
     text = (
-        f"IsoFLOP curves: validation loss against unique parameters, {len(runs)} "
-        f"{parts.source_note(runs)} at {budgets.nunique()} budgets from "
-        f"{parts.flops(budgets.min())} to {parts.flops(budgets.max())} FLOPs, "
-        f"a panel each for r = {parts.listed(parts.recurrences(runs))}. Curves: {curves}."
+        f"IsoFLOP curves: validation loss against unique parameters, "
+        f"{parts.runs_prose(runs)} at {parts.counted(len(budgets), 'budget')} "
+        f"({', '.join(map(parts.flops, budgets))} FLOPs), r = "
+        f"{parts.listed(parts.recurrences(runs))}. "
+        f"Curves: {'parabolas' if fit is None else 'the ' + parts.fit_prose(fit)}."
     )
     for n_recur, cells in found.groupby("n_recur"):
         text += (
             f" The minima of r = {n_recur} have losses {parts.spread(cells['val_loss'])} at "
             f"{parts.spread(cells['n_params'] / 1e6, '.0f')} million parameters."
         )
-    refused = runs.groupby(["n_recur", "budget"]).ngroups - len(found)
-    return text + (f" {refused} cells have no minimum inside their runs." if refused else "")
+    refused = runs.groupby(CELL).ngroups - len(found)
+    return text + (f" Without a minimum: {parts.counted(refused, 'cell')}." if refused else "")

@@ -126,7 +126,9 @@ def _size_panel(table, size) -> alt.LayerChart:
     color = theme.recur_color(table["n_recur"])
     lines = base.transform_filter("datum.kind == 'law'").mark_line().encode(x=x, y=y, color=color)
     crosses = _crosses(base.transform_filter("datum.kind == 'minimum'"), table, x, y, color)
-    return alt.layer(lines, crosses).properties(width=260, height=theme.PANEL_HEIGHT)
+    return alt.layer(lines, crosses).properties(
+        width=parts.panel_width(2), height=theme.PANEL_HEIGHT
+    )
 
 
 def _crosses(base, table, x, y, color) -> alt.Chart:

@@ -166,9 +166,19 @@ def split_note(optimal: pd.DataFrame) -> str:
 
 
 def source_note(runs: pd.DataFrame) -> str:
-    """Where the runs come from: "digitised runs"."""
+    """Where the runs come from, if the table says so: "digitised runs"."""
     sources = sorted(runs["source"].dropna().unique()) if "source" in runs else []
-    return f"{' and '.join(sources)} runs".strip()
+    return f"{listed(sources)} runs" if sources else ""
+
+
+def runs_prose(runs: pd.DataFrame) -> str:
+    """How many runs of which source: "116 digitised runs"."""
+    return f"{len(runs)} {source_note(runs) or 'runs'}"
+
+
+def panel_width(n_panels: int) -> int:
+    """Width (pixels) of one of so many panels, two in a row, until the page sizes them."""
+    return 560 if n_panels == 1 else 260
 
 
 def flag_note(points: pd.DataFrame) -> str:
@@ -208,6 +218,11 @@ def listed(values) -> str:
     """Values in prose: "1, 2 and 8"."""
     *first, last = [str(value) for value in values]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things in prose: "1 budget", "6 budgets"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def spread(values, spec: str = ".3f") -> str:

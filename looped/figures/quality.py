@@ -26,7 +26,9 @@ def predicted_actual(fits: Fits):
     scale = alt.Scale(domain=[both.min().min(), both.max().max()], nice=True, zero=False)
     panels = [
         _identity_panel(rows, table, scale).properties(
-            title=alt.Title(label, subtitle=_quality(fits[label][1]))
+            title=alt.Title(label, subtitle=_quality(fits[label][1])),
+            width=parts.panel_width(len(fits)),
+            height=theme.PANEL_HEIGHT,
         )
         for label, rows in table.groupby("label", sort=False)
     ]
@@ -56,7 +58,7 @@ def residuals(fits: Fits):
     panels = [
         alt.layer(
             zero, parts.run_points(table, theme.axis(alt.X, size, log=True), y, color)
-        ).properties(width=260, height=theme.PANEL_HEIGHT)
+        ).properties(width=parts.panel_width(2), height=theme.PANEL_HEIGHT)
         for size in ("n_params", "n_tokens")
     ]
     return theme.finish(
@@ -97,7 +99,7 @@ def _identity_panel(rows, table, scale) -> alt.LayerChart:
     ends = pd.DataFrame({"val_loss": scale["domain"], "predicted": scale["domain"]})
     line = alt.Chart(ends).mark_line(color=theme.INK, opacity=0.5, strokeWidth=1.2).encode(x=x, y=y)
     points = parts.run_points(rows, x, y, theme.recur_color(table["n_recur"]))
-    return alt.layer(line, points).properties(width=260, height=theme.PANEL_HEIGHT)
+    return alt.layer(line, points)
 
 
 def _quality(fit) -> str:

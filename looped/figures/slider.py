@@ -65,7 +65,7 @@ def _layers(points, widths, fit) -> alt.LayerChart:
         alt.Chart(widths)
         .transform_filter(chosen)
         .transform_calculate(predicted=predicted_loss(fit, phi.name))
-        .mark_line()
+        .mark_line(interpolate="monotone")
         .encode(x=x, y=theme.axis(alt.Y, "predicted", title=theme.AXES["val_loss"]), **lines)
     )
     circles = parts.run_points(points, x, theme.axis(alt.Y, "val_loss"), lines["color"])
@@ -77,7 +77,7 @@ def _layers(points, widths, fit) -> alt.LayerChart:
 def _controls(points, fit) -> tuple[alt.Parameter, alt.Parameter]:
     budgets = sorted(points["budget"].unique().tolist())
     start = round(fit.params["phi"], 4)  # the page shows the value as it is
-    slider = alt.binding_range(min=0, max=1, step=0.01, name="φ ")
+    slider = alt.binding_range(min=min(0, start), max=max(1, start), step=0.01, name="φ ")
     menu = alt.binding_select(
         options=budgets, labels=[parts.flops(budget) for budget in budgets], name="Budget (FLOPs) "
     )
@@ -123,9 +123,9 @@ def _description(runs, fit) -> str:
     errors = {phi: _rmse(runs, fit, phi) for phi in (0.0, fit.params["phi"], 1.0)}
     at = parts.listed(f"{error:.4f} at φ = {phi:.3g}" for phi, error in errors.items())
     return (
-        f"Loss against unique parameters for {parts.source_note(runs)} of one budget, with curves "
+        f"Loss against unique parameters for one budget of {parts.runs_prose(runs)}, with curves "
         f"of the joint law, split {fit.split}, for r = {parts.listed(parts.recurrences(runs))}; a "
-        f"slider sets φ. The root mean square error over all {len(runs)} runs is {at} nats."
+        f"slider sets φ. The root mean square error over all runs is {at} nats."
     )
 
 
