@@ -1,68 +1,22 @@
-"""Every figure draws what it was given: valid, described, and with the drawn numbers for download.
-
-Numbers are read back from the CSV that the chart carries, from its specification, or from Vega's
-own drawing of it.
-"""
-
-import io
-import json
-from dataclasses import replace
-from types import SimpleNamespace
+"""Every figure is valid, described and downloadable, for the paper's runs and for others."""
 
 import numpy as np
 import pandas as pd
 import pytest
-import vl_convert
+from charts import PROFILE, STUDIES, csv_of, drawn_of, ratios, sections, spec_of
 
 import looped
-from looped import accounting, figures
+from looped import figures
 from looped.config import ModelConfig
 from looped.figures import parts, theme
-from looped.figures.render import VEGA_LITE
-from looped.figures.slider import predicted_loss
 
 BUDGETS = np.geomspace(1e18, 1e20, 9)
 ODD_RECURRENCES = (1, 3, 6, 16)
-STUDIES = pd.DataFrame(
-    {
-        "study": ["joint"] * 2 + ["low half"] * 2,
-        "split": ["fitted", "stated"] * 2,
-        "phi": [0.46, 0.43, 0.44, 0.42],
-        "published": [0.459, 0.459, np.nan, np.nan],
-    }
-)
-PROFILE = pd.DataFrame({"phi": [0, 0.5, 1], "objective": [4.0, 2.0, 8.0], "r2": [0.9, 0.99, 0.8]})
-
-
-def optima(fit, recurrences=(1, 2, 4, 8)):
-    configs = [looped.paper_config(128, n_recur) for n_recur in recurrences]
-    budgets = [1e18, 1e19]
-    return pd.concat([looped.compute_optimal(fit, config, budgets) for config in configs])
-
-
-def sections():
-    rows = [
-        {"n_recur": n_recur, "section": section, "value": value}
-        for n_recur in (1, 2)
-        for section, value in accounting.params_by_section(
-            looped.paper_config(640, n_recur)
-        ).items()
-    ]
-    return pd.DataFrame(rows)
-
-
-def ratios():
-    rows = [(1, "parameters", 1.0), (4, "parameters", 0.41), (1, "FLOPs", 1.0), (4, "FLOPs", 1.03)]
-    return pd.DataFrame(rows, columns=["n_recur", "quantity", "ratio"])
 
 
 @pytest.fixture(scope="module")
 def paper(runs, fit_paper):
-    """The paper's runs with their minima, fit and a small bootstrap."""
-    fit = fit_paper()
-    boot = looped.bootstrap(runs, fit, resamples=12, starts=5, seed=0)
-    minima = looped.isoflop_minima(runs)
-    return SimpleNamespace(runs=runs, fit=fit, minima=minima, boot=boot, optimal=optima(fit))
+    return drawn_of(runs, fit_paper())
 
 
 @pytest.fixture(scope="module")
@@ -102,24 +56,6 @@ FIGURES = {
 }
 
 
-def spec_of(chart) -> dict:
-    """The chart's specification, checked: valid Vega-Lite and JSON, and Vega can compile it."""
-    spec = chart.to_dict()
-    text = json.dumps(spec, allow_nan=False)
-    assert vl_convert.vegalite_to_vega(text, vl_version=VEGA_LITE)["marks"]
-    return spec
-
-
-def csv_of(chart) -> pd.DataFrame:
-    text = spec_of(chart)["usermeta"]["looped"]["csv"]
-    return pd.read_csv(io.StringIO(text), keep_default_na=True)
-
-
-def drawn_text(chart) -> str:
-    """The SVG that Vega draws."""
-    return vl_convert.vegalite_to_svg(spec_of(chart), vl_version=VEGA_LITE)
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_is_valid_described_and_downloadable(name, paper):
     chart = FIGURES[name](paper)
@@ -143,199 +79,6 @@ def test_names_split_and_source(name, paper):
     title = " ".join(spec["title"]["text"])
     assert "split fitted" in title
     assert "digitised runs" in title
-
-
-class TestIsoflop:
-    def test_stars_are_the_minima(self, paper):
-        drawn = csv_of(figures.isoflop(paper.runs, paper.minima))
-        stars = drawn[drawn["kind"] == "minimum"]
-        np.testing.assert_allclose(stars["n_params"], paper.minima["n_params_star"], rtol=1e-12)
-        np.testing.assert_allclose(stars["val_loss"], paper.minima["val_loss_star"], rtol=1e-12)
-
-    def test_parabolas_are_least_squares_of_their_cells(self, paper):
-        drawn = csv_of(figures.isoflop(paper.runs, paper.minima))
-        curves = drawn[drawn["kind"] == "parabola"].groupby(["n_recur", "budget"])
-        cells = paper.runs.groupby(["n_recur", "budget"])
-        assert len(curves) == len(cells)
-        for key, curve in curves:
-            cell = cells.get_group(key)
-            centre = np.log(cell["n_params"]).mean()
-            parabola = np.polyfit(np.log(cell["n_params"]) - centre, cell["val_loss"], 2)
-            expected = np.polyval(parabola, np.log(curve["n_params"]) - centre)
-            np.testing.assert_allclose(curve["val_loss"], expected, rtol=1e-9)
-            assert curve["n_params"].agg(["min", "max"]).to_list() == pytest.approx(
-                cell["n_params"].agg(["min", "max"]).to_list()
-            )
-
-    def test_every_run_is_drawn(self, paper):
-        drawn = csv_of(figures.isoflop(paper.runs, paper.minima))
-        losses = drawn[drawn["kind"] == "run"]["val_loss"]
-        assert sorted(losses) == sorted(paper.runs["val_loss"])
-
-    def test_refused_cell_keeps_its_runs_only(self, paper):
-        few = paper.runs.drop(paper.runs.query("n_recur == 2 and budget == 4.64e17").index[2:])
-        chart = figures.isoflop(few, looped.isoflop_minima(few))
-        cell = csv_of(chart).query("n_recur == 2 and budget == 4.64e17")
-        assert cell["kind"].to_list().count("run") == 2
-        assert set(cell["kind"]) == {"run", "minimum of r = 1"}
-        assert "Without a minimum: 1 cell." in spec_of(chart)["description"]
-
-    def test_all_cells_refused(self, paper):
-        two = paper.runs.groupby(["n_recur", "budget"]).head(2)
-        drawn = csv_of(figures.isoflop(two, looped.isoflop_minima(two)))
-        assert set(drawn["kind"]) == {"run"}
-
-    def test_curves_of_a_fit_are_its_predictions(self, paper):
-        drawn = csv_of(figures.isoflop(paper.runs, paper.minima, paper.fit))
-        curves = drawn[drawn["kind"] == "prediction"]["val_loss"]
-        np.testing.assert_allclose(curves, paper.fit.predict(paper.runs), rtol=1e-12)
-        assert "parabola" not in set(drawn["kind"])
-
-    def test_one_budget(self, paper):
-        one = paper.runs[paper.runs["budget"] == 1e18]
-        assert (
-            len(csv_of(figures.isoflop(one, looped.isoflop_minima(one))).query("kind == 'run'"))
-            == 20
-        )
-
-
-class TestSlider:
-    def test_law_of_the_browser_is_the_law_of_the_fit(self, paper):
-        counted = looped.split_params(paper.runs, paper.fit.split)
-        names = {"datum": counted.astype({"n_recur": float}), "pow": np.power}
-        for phi in (0.0, paper.fit.params["phi"], 1.0):
-            at = replace(paper.fit, params=paper.fit.params | {"phi": phi})
-            value = eval(predicted_loss(paper.fit, "phi"), names | {"phi": phi})
-            np.testing.assert_allclose(value, at.predict(paper.runs), rtol=1e-12)
-
-    def test_error_drawn_by_vega_is_that_of_the_fit(self, paper):
-        drawn = drawn_text(figures.phi_slider(paper.runs, paper.fit))
-        assert f"RMSE {paper.fit.rmse:.4f} nats" in drawn
-
-    def test_starts_at_the_fit_and_offers_all_budgets(self, paper):
-        phi, budget = spec_of(figures.phi_slider(paper.runs, paper.fit))["params"]
-        assert phi["value"] == pytest.approx(paper.fit.params["phi"], abs=1e-4)
-        assert (phi["bind"]["min"], phi["bind"]["max"]) == (0, 1)
-        assert budget["bind"]["options"] == sorted(set(paper.runs["budget"]))
-
-    def test_curves_at_real_widths(self, paper):
-        """Their budgets are tokens x FLOPs, so not exactly the nominal ones."""
-        config = looped.paper_config(128, 4)
-        widths = np.geomspace(400, 1200, 11)
-        curves = pd.concat(
-            [looped.runs_at_width(config, widths, budget=b) for b in set(paper.runs["budget"])]
-        )
-        spec = spec_of(figures.phi_slider(paper.runs, paper.fit, curves))
-        assert sorted(len(rows) for rows in spec["datasets"].values())[0] == len(curves)
-
-    def test_needs_a_law_with_phi(self, paper, fit_paper):
-        with pytest.raises(ValueError, match="no φ"):
-            figures.phi_slider(paper.runs, fit_paper(law="chinchilla"))
-
-
-class TestOptima:
-    def test_frontier_holds_minima_and_law(self, paper):
-        drawn = csv_of(figures.frontier(paper.minima, paper.optimal))
-        crosses, law = (drawn[drawn["kind"] == kind]["val_loss"] for kind in ("minimum", "law"))
-        np.testing.assert_allclose(crosses, paper.minima["val_loss_star"], rtol=1e-12)
-        np.testing.assert_allclose(law, paper.optimal["val_loss_star"], rtol=1e-12)
-
-    def test_refused_minima_are_left_out(self, paper):
-        refused = paper.minima.assign(
-            val_loss_star=paper.minima["val_loss_star"].mask(lambda x: x > 2.9)
-        )
-        drawn = csv_of(figures.frontier(refused, paper.optimal))
-        assert (
-            drawn["kind"].to_list().count("minimum") == (paper.minima["val_loss_star"] <= 2.9).sum()
-        )
-
-    def test_gaps_carry_the_published_ranges(self, paper):
-        gaps = looped.loss_gaps(paper.minima)
-        drawn = csv_of(figures.gaps(gaps, {2: (0.03, 0.06), 3: (0.1, 0.2)}))
-        np.testing.assert_allclose(drawn["gap"], gaps["gap"], rtol=1e-12)
-        assert set(drawn.dropna()["n_recur"]) == {2}
-
-    def test_tokens_of_minima_are_drawn_if_known(self, paper):
-        known = paper.minima.assign(n_tokens_star=2e9)
-        with_tokens = csv_of(figures.optimal_sizes(paper.optimal, known))
-        without = csv_of(figures.optimal_sizes(paper.optimal, paper.minima))
-        assert with_tokens.query("kind == 'minimum'")["n_tokens"].eq(2e9).all()
-        assert without.query("kind == 'minimum'")["n_tokens"].isna().all()
-
-
-class TestQuality:
-    def test_predictions_and_residuals_are_the_fits(self, paper):
-        for figure in (figures.predicted_actual, figures.residuals):
-            drawn = csv_of(figure({"joint": (paper.runs, paper.fit)}))
-            np.testing.assert_allclose(drawn["residual"], paper.fit.residuals, atol=1e-12)
-            np.testing.assert_allclose(drawn["predicted"] + drawn["residual"], drawn["val_loss"])
-
-    def test_a_panel_a_fit_with_its_error(self, paper, fit_paper):
-        one = paper.runs[paper.runs["n_recur"] == 1]
-        plain = fit_paper(law="chinchilla", n_recur=1)
-        spec = spec_of(
-            figures.predicted_actual({"all": (paper.runs, paper.fit), "r = 1": (one, plain)})
-        )
-        titles = [(panel["title"]["text"], panel["title"]["subtitle"]) for panel in spec["concat"]]
-        assert [label for label, _ in titles] == ["all", "r = 1"]
-        assert f"RMSE {plain.rmse:.4f}" in titles[1][1]
-
-    def test_refuses_runs_of_another_fit(self, paper):
-        with pytest.raises(ValueError, match="115 runs, but its fit is of 116"):
-            figures.residuals({"joint": (paper.runs[1:], paper.fit)})
-
-    def test_refuses_no_fit(self):
-        with pytest.raises(ValueError, match="no fit"):
-            figures.predicted_actual({})
-
-
-class TestPhi:
-    def test_every_resample_is_in_a_bar(self, paper):
-        drawn = csv_of(figures.bootstrap_histogram({"a": paper.boot, "b": paper.boot}))
-        assert drawn.groupby("label")["n_resamples"].sum().to_dict() == {"a": 12, "b": 12}
-
-    @pytest.mark.parametrize(
-        ("draws", "near"), [([0.44, 0.5], []), ([0.02, 0.3], [0]), ([0.7, 0.97], [1])]
-    )
-    def test_ends_are_in_view_only_if_near(self, paper, draws, near):
-        boot = replace(paper.boot, draws={"phi": draws})
-        drawn = csv_of(figures.bootstrap_histogram({"a": boot}))
-        low, high = drawn["phi"].min(), drawn["phi_end"].max()
-        assert [value for value in (0, 1) if low <= value <= high] == near
-
-    def test_one_value_in_all_resamples(self, paper):
-        boot = replace(paper.boot, draws={"phi": [0.5] * 12})
-        assert csv_of(figures.bootstrap_histogram({"a": boot}))["n_resamples"].max() == 12
-
-    def test_study_without_published_value(self):
-        spec = spec_of(figures.split_phi(STUDIES))
-        assert sorted(len(rows) for rows in spec["datasets"].values()) == [1, 4]
-        assert "low half: fitted 0.440 and stated 0.420." in spec["description"]
-
-    def test_profile_is_relative_to_its_minimum(self):
-        chart = figures.profile(PROFILE)
-        assert csv_of(chart)["relative_objective"].to_list() == [2, 1, 4]
-        assert "1.00 at φ = 0.5" in spec_of(chart)["description"]
-
-
-class TestCounts:
-    def test_sections_without_parameters_are_left_out(self):
-        counts = sections()
-        drawn = csv_of(figures.params_by_section(counts))
-        assert "lanes" in set(counts["section"]) - set(drawn["section"])
-        assert drawn["value"].sum() == counts["value"].sum()
-
-    def test_totals_are_written(self):
-        assert "139M" in drawn_text(figures.params_by_section(sections()))
-
-    def test_unknown_field(self):
-        with pytest.raises(ValueError, match="field: got 'weight'"):
-            figures.params_by_section(sections(), field="weight")
-
-    def test_ratios_are_labelled_once_a_place(self):
-        drawn = drawn_text(figures.recurrence_ratios(ratios()))
-        assert drawn.count(">1.00<") == 1
-        assert ">0.41<" in drawn
 
 
 class TestOtherRuns:

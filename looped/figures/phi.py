@@ -8,6 +8,9 @@ from looped.figures import parts, theme
 from looped.fitting.result import Bootstrap
 
 BINS = 40
+ENDS = (0, 1)
+"""φ of a recurrence worth nothing, and of one worth a unique block."""
+
 ROW_HEIGHT = 52
 SPLIT_COLORS = ["#0a7fc2", "#d55e00", "#009e73", "#b05cb4"]
 
@@ -159,7 +162,7 @@ def _distribution(table, interval, published, scales) -> alt.LayerChart:
         )
     )
     low, high = scales["x"]["domain"]
-    limits = [value for value in (0.0, 1.0) if low <= value <= high]
+    limits = [value for value in ENDS if low <= value <= high]
     layers = [bars, _rules(interval, x, strokeDash=[5, 3], strokeWidth=1.5), _rules(limits, x)]
     if published:
         band = pd.DataFrame({"phi": [published[0]], "end": [published[1]]})
@@ -182,15 +185,17 @@ def _interval_text(found, interval) -> str:
 
 def _marked(table) -> pd.DataFrame:
     """The rows of φ = 0, of the lowest objective and of φ = 1, as far as the profile has them."""
-    best = table["objective"].idxmin()
-    rows = table.loc[[*table.index[table["phi"].isin([0, 1])], best]].drop_duplicates("phi")
+    phi = table["phi"].to_numpy()
+    ends = [i for end in ENDS for i in np.flatnonzero(np.isclose(phi, end, atol=1e-9))]
+    rows = table.iloc[[*ends, table["objective"].to_numpy().argmin()]].drop_duplicates("phi")
+    rows = rows.assign(phi=rows["phi"].round(9))
     text = "φ = " + rows["phi"].map("{:.3g}".format) + "\nR² " + rows["r2"].map("{:.4f}".format)
     return rows.assign(text=text).sort_values("phi")
 
 
 def _labels(marked) -> list[alt.Chart]:
     """The marked rows' texts: at the ends beside the curve, at the minimum high in its valley."""
-    ends = marked["phi"].isin([0, 1])
+    ends = marked["phi"].isin(ENDS)
     y = theme.axis(alt.Y, "relative_objective")
     return [
         _text(marked[marked["phi"] == 0], y, align="left", dx=9, dy=-16),

@@ -1,0 +1,70 @@
+"""What the tests of figures share: small tables to draw, and ways to read a chart back."""
+
+import io
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import vl_convert
+
+import looped
+from looped import accounting
+from looped.figures.render import VEGA_LITE
+
+STUDIES = pd.DataFrame(
+    {
+        "study": ["joint"] * 2 + ["low half"] * 2,
+        "split": ["fitted", "stated"] * 2,
+        "phi": [0.46, 0.43, 0.44, 0.42],
+        "published": [0.459, 0.459, np.nan, np.nan],
+    }
+)
+PROFILE = pd.DataFrame({"phi": [0, 0.5, 1], "objective": [4.0, 2.0, 8.0], "r2": [0.9, 0.99, 0.8]})
+
+
+def optima(fit, recurrences=(1, 2, 4, 8)):
+    configs = [looped.paper_config(128, n_recur) for n_recur in recurrences]
+    budgets = [1e18, 1e19]
+    return pd.concat([looped.compute_optimal(fit, config, budgets) for config in configs])
+
+
+def sections():
+    rows = [
+        {"n_recur": n_recur, "section": section, "n_params": value}
+        for n_recur in (1, 2)
+        for section, value in accounting.params_by_section(
+            looped.paper_config(640, n_recur)
+        ).items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def ratios():
+    rows = [(1, "parameters", 1.0), (4, "parameters", 0.41), (1, "FLOPs", 1.0), (4, "FLOPs", 1.03)]
+    return pd.DataFrame(rows, columns=["n_recur", "quantity", "ratio"])
+
+
+def drawn_of(runs, fit) -> SimpleNamespace:
+    """Runs with all that figures draw of them: fit, minima, a small bootstrap, optima."""
+    boot = looped.bootstrap(runs, fit, resamples=12, starts=5, seed=0)
+    minima = looped.isoflop_minima(runs)
+    return SimpleNamespace(runs=runs, fit=fit, minima=minima, boot=boot, optimal=optima(fit))
+
+
+def spec_of(chart) -> dict:
+    """The chart's specification, checked: valid Vega-Lite and JSON, and Vega can compile it."""
+    spec = chart.to_dict()
+    text = json.dumps(spec, allow_nan=False)
+    assert vl_convert.vegalite_to_vega(text, vl_version=VEGA_LITE)["marks"]
+    return spec
+
+
+def csv_of(chart) -> pd.DataFrame:
+    text = spec_of(chart)["usermeta"]["looped"]["csv"]
+    return pd.read_csv(io.StringIO(text), keep_default_na=True)
+
+
+def drawn_text(chart) -> str:
+    """The SVG that Vega draws."""
+    return vl_convert.vegalite_to_svg(spec_of(chart), vl_version=VEGA_LITE)
