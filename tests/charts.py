@@ -31,7 +31,7 @@ def optima(fit, recurrences=(1, 2, 4, 8)):
 
 def sections():
     rows = [
-        {"n_recur": n_recur, "section": section, "n_params": value}
+        {"n_recur": n_recur, "section": section, "value": value}
         for n_recur in (1, 2)
         for section, value in accounting.params_by_section(
             looped.paper_config(640, n_recur)

@@ -205,14 +205,14 @@ class TestCounts:
         counts = sections()
         drawn = csv_of(figures.params_by_section(counts))
         assert "lanes" in set(counts["section"]) - set(drawn["section"])
-        assert drawn["n_params"].sum() == counts["n_params"].sum()
+        assert drawn["value"].sum() == counts["value"].sum()
 
     def test_totals_are_written(self):
         assert "139M" in drawn_text(figures.params_by_section(sections()))
 
     def test_unknown_field(self):
-        with pytest.raises(ValueError, match="no axis title for 'weight'"):
-            figures.params_by_section(sections().assign(weight=1), field="weight")
+        with pytest.raises(ValueError, match="field: got 'weight'"):
+            figures.params_by_section(sections(), field="weight")
 
     def test_ratios_are_labelled_once_a_place(self):
         drawn = drawn_text(figures.recurrence_ratios(ratios()))

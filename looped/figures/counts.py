@@ -49,21 +49,24 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params"):
     """Stacked bars, one an r: what each section of the stack holds.
 
     Args:
-        counts: one row a (r, section), sections in the order of the stack: n_recur, section, and
-            the column `field`. Sections that are zero for every r are left out.
-        field: what is counted, a key of the axis titles: n_params, flops_per_token ...
+        counts: one row a (r, section), sections in the order of the stack: n_recur, section,
+            value. Sections that are zero for every r are left out.
+        field: what `value` counts, a key of the axis titles: n_params, flops_per_token ...
 
     Raises:
         ValueError: a column or all rows are missing, or no axis title for the field.
     """
-    parts.require(counts, ["n_recur", "section", field], "params_by_section")
-    held = counts.groupby("section")[field].transform("max") > 0
+    parts.require(counts, ["n_recur", "section", "value"], "params_by_section")
+    if field not in theme.AXES:
+        raise ValueError(
+            f"field: got {field!r}, expected one with an axis title: {list(theme.AXES)}"
+        )
+    held = counts.groupby("section")["value"].transform("max") > 0
     table = counts[held].assign(order=lambda t: pd.factorize(t["section"])[0])
-    totals = table.groupby("n_recur", as_index=False)[field].sum()
+    totals = table.groupby("n_recur", as_index=False)["value"].sum()
     ticks = alt.Axis(format=".2~s", labelExpr=_BILLIONS.format("datum.label"))
-    x = theme.axis(alt.X, field, scale=alt.Scale(zero=True), axis=ticks)
+    x = theme.axis(alt.X, "value", title=theme.AXES[field], scale=alt.Scale(zero=True), axis=ticks)
     y = alt.Y("n_recur:O", title=None, axis=alt.Axis(labelExpr=theme.RECUR_LABEL))
-    value = alt.Tooltip(f"{field}:Q", title=theme.AXES[field], format=",.0f")
     bars = (
         alt.Chart(table)
         .mark_bar()
@@ -72,19 +75,19 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params"):
             y=y,
             color=_series(table, "section"),
             order="order:Q",
-            tooltip=[*parts.tooltips(table, ["n_recur", "section"]), value],
+            tooltip=[*parts.tooltips(table, ["n_recur", "section"]), _value_tooltip(x)],
         )
     )
     sums = (
         alt.Chart(totals)
-        .transform_calculate(total=_BILLIONS.format(f"format(datum.{field}, '.3~s')"))
+        .transform_calculate(total=_BILLIONS.format("format(datum.value, '.3~s')"))
         .mark_text(align="left", dx=5)
         .encode(x=x, y=y, text="total:N")
     )
     return theme.finish(
         alt.layer(bars, sums).properties(height=BAR_HEIGHT * len(totals)),
         name=f"{field.replace('_', '-')}-by-section",
-        description=_sections_description(table, totals, field),
+        description=_sections_description(table, totals, theme.AXES[field]),
         data=table.drop(columns="order"),
     )
 
@@ -96,6 +99,10 @@ def _series(table, field) -> alt.Color:
     return alt.Color(f"{field}:N", scale=scale, title=None)
 
 
+def _value_tooltip(x) -> alt.Tooltip:
+    return alt.Tooltip("value:Q", title=x["title"], format=",.0f")
+
+
 def _ratios_description(ratios) -> str:
     text = "Ratio to the model without recurrence."
     for quantity, rows in ratios.groupby("quantity", sort=False):
@@ -104,13 +111,10 @@ def _ratios_description(ratios) -> str:
     return text
 
 
-def _sections_description(table, totals, field) -> str:
-    text = f"{theme.AXES[field]} by section of the stack."
-    for n_recur, total in zip(totals["n_recur"], totals[field], strict=True):
-        rows = table[(table["n_recur"] == n_recur) & (table[field] > 0)]
-        values = [
-            f"{section} {value:.3g}"
-            for section, value in zip(rows["section"], rows[field], strict=True)
-        ]
-        text += f" r = {n_recur}: {total:.3g} in all, {parts.listed(values)}."
+def _sections_description(table, totals, title) -> str:
+    text = f"{title} by section of the stack."
+    for row in totals.itertuples():
+        rows = table[table["n_recur"] == row.n_recur]
+        values = [f"{part.section} {part.value:.3g}" for part in rows.itertuples() if part.value]
+        text += f" r = {row.n_recur}: {row.value:.3g} in all, {parts.listed(values)}."
     return text
