@@ -168,6 +168,8 @@ def test_a_parameter_at_its_bound_is_reported(exact_runs, truth):
     assert fit.status == FitStatus.AT_BOUND
     assert "phi: at the bound" in fit.warnings[0]
     assert fit.params["phi"] == 3.0
+    held = looped.fit(steep, starts=60, fix={"phi": 3.0})
+    assert fit.objective == pytest.approx(held.objective, rel=1e-6)
 
 
 @pytest.mark.parametrize("arrived", [1, 2])

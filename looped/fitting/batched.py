@@ -14,7 +14,7 @@ import numpy as np
 
 from looped.fitting.problem import Problem, Solution
 
-MAX_ITERATIONS = 120
+MAX_ITERATIONS = 2000  # a few starts creep along a flat valley or a bound of small tables
 CHUNK_STARTS = 512  # bounds the memory: a chunk holds S x p x n numbers
 AT_REST = 1e-10  # relative decrease of the objective that counts as none
 NEAR = 1e-2  # relative decrease below which the curvature is the Huber sum's own
