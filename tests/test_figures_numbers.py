@@ -188,13 +188,18 @@ class TestPhi:
         assert sorted(len(rows) for rows in spec["datasets"].values()) == [1, 4]
         assert "low half: fitted 0.440 and stated 0.420." in spec["description"]
 
+    def test_long_names_of_studies_are_broken_and_not_cut(self):
+        drawn = drawn_text(figures.split_phi(STUDIES.assign(study="truncated BPTT without r = 2")))
+        assert ">truncated BPTT<" in drawn
+        assert ">without r = 2<" in drawn
+
     def test_profile_is_relative_to_its_minimum(self):
         chart = figures.profile(PROFILE)
         assert csv_of(chart)["relative_objective"].to_list() == [2, 1, 4]
         assert "1.00 at φ = 0.5" in spec_of(chart)["description"]
 
     def test_profile_marks_ends_of_a_grid_with_rounding_errors(self):
-        grid = PROFILE.assign(phi=[1e-17, 0.5, 1 - 1e-16])
+        grid = PROFILE.assign(phi=[-1e-17, 0.5, 1 - 1e-16])
         drawn = drawn_text(figures.profile(grid))
         assert "φ = 0<" in drawn
         assert "φ = 1<" in drawn

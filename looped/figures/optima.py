@@ -120,15 +120,15 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame):
 
 
 def _size_panel(table, size) -> alt.LayerChart:
-    base = alt.Chart(table).transform_filter(f"isValid(datum.{size})")
+    known = table.dropna(subset=[size])
     x = theme.axis(alt.X, "budget", log=True)
     y = theme.axis(alt.Y, size, log=True, title=SIZES[size])
     color = theme.recur_color(table["n_recur"])
-    lines = base.transform_filter("datum.kind == 'law'").mark_line().encode(x=x, y=y, color=color)
-    crosses = _crosses(base.transform_filter("datum.kind == 'minimum'"), table, x, y, color)
-    return alt.layer(lines, crosses).properties(
-        width=parts.panel_width(2), height=theme.PANEL_HEIGHT
-    )
+    law, found = known[known["kind"] == "law"], known[known["kind"] == "minimum"]
+    layers = [alt.Chart(law[[*CELL, size]]).mark_line().encode(x=x, y=y, color=color)]
+    if len(found):
+        layers.append(_crosses(alt.Chart(found), found, x, y, color))
+    return alt.layer(*layers).properties(width=parts.panel_width(2), height=theme.PANEL_HEIGHT)
 
 
 def _crosses(base, table, x, y, color) -> alt.Chart:

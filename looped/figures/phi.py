@@ -12,6 +12,12 @@ ENDS = (0, 1)
 """φ of a recurrence worth nothing, and of one worth a unique block."""
 
 ROW_HEIGHT = 52
+TWO_LINES = (
+    "length(datum.label) > 20"
+    " ? split(replace(datum.label, regexp('(.{10,}?) '), '$1|'), '|') : datum.label"
+)
+"""Label expression that breaks a long name of a study at a space, to leave a phone room to plot."""
+
 SPLIT_COLORS = ["#0a7fc2", "#d55e00", "#009e73", "#b05cb4"]
 
 
@@ -72,7 +78,9 @@ def split_phi(table: pd.DataFrame):
     studies, splits = (list(dict.fromkeys(table[name])) for name in ("study", "split"))
     ticks = alt.Axis(tickCount=6)
     x = theme.axis(alt.X, "phi", axis=ticks)
-    y = alt.Y("study:N", sort=studies, title=None, axis=alt.Axis(labelLimit=150))
+    y = alt.Y(
+        "study:N", sort=studies, title=None, axis=alt.Axis(labelExpr=TWO_LINES, labelLimit=150)
+    )
     offset = alt.YOffset("split:N", sort=splits)
     colors = alt.Scale(domain=splits, range=_cycled(SPLIT_COLORS, len(splits)))
     dots = (
@@ -188,7 +196,7 @@ def _marked(table) -> pd.DataFrame:
     phi = table["phi"].to_numpy()
     ends = [i for end in ENDS for i in np.flatnonzero(np.isclose(phi, end, atol=1e-9))]
     rows = table.iloc[[*ends, table["objective"].to_numpy().argmin()]].drop_duplicates("phi")
-    rows = rows.assign(phi=rows["phi"].round(9))
+    rows = rows.assign(phi=rows["phi"].round(9) + 0.0)  # no -0
     text = "φ = " + rows["phi"].map("{:.3g}".format) + "\nR² " + rows["r2"].map("{:.4f}".format)
     return rows.assign(text=text).sort_values("phi")
 
