@@ -20,7 +20,7 @@ book: venv ## execute the chapters and build _build/html/index.html (PROFILE=qui
 
 test: venv ## run the tests and check the layers of the package
 	@$(BIN)/python -m pytest
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 lab: $(VENV)/.installed-lab ## open the chapters in JupyterLab
 	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
