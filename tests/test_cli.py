@@ -168,8 +168,7 @@ def test_optimal_sizes_are_those_of_the_case(fit_paper):
     rows = as_json("optimal", *asked)
     config = looped.paper_config(640, 4)
     expected = looped.compute_optimal(fit_paper(), config, [1e19, 1e20])
-    for row, theirs in zip(rows, expected.to_dict("records"), strict=True):
-        assert row == pytest.approx(theirs, rel=1e-4)
+    pd.testing.assert_frame_equal(pd.DataFrame(rows), expected, rtol=1e-4)
     truncated = as_json("optimal", *asked, "--case", "truncated_bptt")
     fit = fit_paper(case="truncated_bptt")
     config = looped.paper_config(640, 4, bptt=2)

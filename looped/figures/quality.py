@@ -1,4 +1,4 @@
-"""How well laws describe runs: predicted against measured loss, residuals (paper Figs 8 to 10)."""
+"""How well laws describe runs: predicted against actual loss, residuals (paper Figs 8 to 10)."""
 
 import altair as alt
 import pandas as pd
@@ -13,7 +13,7 @@ COLUMNS = ["n_recur", "n_params", "n_tokens", "val_loss"]
 
 
 def predicted_actual(fits: Fits):
-    """Predicted against measured loss, a panel a fit; on the line both are equal.
+    """Predicted against actual loss, a panel a fit; on the line both are equal.
 
     Args:
         fits: label -> (the fitted runs, their fit).
@@ -36,13 +36,13 @@ def predicted_actual(fits: Fits):
     return theme.finish(
         chart.properties(title=_note(fits, table)),
         name="predicted-actual",
-        description=f"Predicted against measured validation loss. {_descriptions(fits)}",
+        description=f"Predicted against actual validation loss. {_descriptions(fits)}",
         data=table,
     )
 
 
 def residuals(fits: Fits):
-    """Measured minus predicted loss against parameters and against tokens.
+    """Actual minus predicted loss against parameters and against tokens.
 
     Args:
         fits: label -> (the fitted runs, their fit); one label, or one for each r.
@@ -65,7 +65,7 @@ def residuals(fits: Fits):
         alt.concat(*panels, columns=2).properties(title=_note(fits, table)),
         name="residuals",
         description=(
-            "Measured minus predicted validation loss against unique parameters and against "
+            "Actual minus predicted validation loss against unique parameters and against "
             f"training tokens. {_descriptions(fits)}"
         ),
         data=table,
@@ -94,7 +94,7 @@ def _table(fits, figure) -> pd.DataFrame:
 
 
 def _identity_panel(rows, table, scale) -> alt.LayerChart:
-    x = theme.axis(alt.X, "val_loss", title="Measured loss (nats/token)", scale=scale)
+    x = theme.axis(alt.X, "val_loss", title="Actual loss (nats/token)", scale=scale)
     y = theme.axis(alt.Y, "predicted", title="Predicted loss (nats/token)", scale=scale)
     ends = pd.DataFrame({"val_loss": scale["domain"], "predicted": scale["domain"]})
     line = alt.Chart(ends).mark_line(color=theme.INK, opacity=0.5, strokeWidth=1.2).encode(x=x, y=y)

@@ -31,7 +31,7 @@ AXES = {
     "val_loss": "Validation loss (nats/token)",
     "predicted": "Predicted validation loss (nats/token)",
     "gap": "Loss above that of r = 1 (nats/token)",
-    "residual": "Measured − predicted (nats/token)",
+    "residual": "Actual − predicted (nats/token)",
     "huber_loss": "Huber objective",
     "relative_objective": "Huber objective relative to its minimum",
     "phi": "Recurrence exponent φ",

@@ -53,15 +53,15 @@ def fit(
     arrived = share_arrived(solution.objective, objective)
     status, warnings = _judge(problem, theta, runs, arrived, starts)
     predicted = np.exp(chosen.log_loss(theta[None], problem.design)[0][0])
-    measured = np.exp(problem.log_loss)
-    residuals = measured - predicted
+    actual = np.exp(problem.log_loss)
+    residuals = actual - predicted
     return FitResult(
         law=law,
         split=split if "n_params_rec" in chosen.columns else None,
         n_runs=len(runs),
         params=chosen.to_params(theta) | fix,
         objective=float(objective),
-        r2=float(1 - (residuals**2).sum() / ((measured - measured.mean()) ** 2).sum()),
+        r2=float(1 - (residuals**2).sum() / ((actual - actual.mean()) ** 2).sum()),
         rmse=float(np.sqrt((residuals**2).mean())),
         max_abs_residual=float(np.abs(residuals).max()),
         starts=starts,

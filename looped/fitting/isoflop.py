@@ -6,6 +6,7 @@ import pandas as pd
 from looped.errors import NoMinimum
 
 CELL = ["n_recur", "budget"]
+MINIMUM = ("n_params_star", "val_loss_star", "curvature", "n_tokens_star")
 
 
 def parabola_minimum(n_params, val_loss) -> dict[str, float]:
@@ -47,7 +48,8 @@ def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
     """The minimum of each (n_recur, budget) cell; a refusal leaves the numbers missing.
 
     Returns:
-        One row a cell: n_recur, budget, n_runs, n_params_star, val_loss_star, curvature, refusal.
+        One row a cell: n_recur, budget, n_runs, n_params_star, val_loss_star, curvature,
+        n_tokens_star (the cell's tokens at that size), refusal.
 
     Raises:
         ValueError: runs without n_recur, budget or n_params, which make the cells.
@@ -59,12 +61,18 @@ def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
     for (n_recur, budget), cell in runs.groupby(CELL):
         row = {"n_recur": n_recur, "budget": budget, "n_runs": len(cell)}
         try:
-            row |= parabola_minimum(cell["n_params"], cell["val_loss"]) | {"refusal": ""}
+            row |= parabola_minimum(cell["n_params"], cell["val_loss"])
+            row |= {"n_tokens_star": _tokens_at(row["n_params_star"], cell), "refusal": ""}
         except NoMinimum as refusal:
-            row |= dict.fromkeys(("n_params_star", "val_loss_star", "curvature"), np.nan)
-            row |= {"refusal": str(refusal)}
+            row |= dict.fromkeys(MINIMUM, np.nan) | {"refusal": str(refusal)}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _tokens_at(n_params, cell) -> float:
+    """Tokens of a size between the cell's runs, which all spend one budget."""
+    ordered = np.log(cell[["n_params", "n_tokens"]].sort_values("n_params"))
+    return float(np.exp(np.interp(np.log(n_params), ordered["n_params"], ordered["n_tokens"])))
 
 
 def loss_gaps(minima: pd.DataFrame) -> pd.DataFrame:

@@ -49,7 +49,7 @@ def compute_optimal(fit: FitResult, config: ModelConfig, budgets) -> pd.DataFram
     """N*, D*, L* of a fitted law for one architecture at each budget (FLOPs).
 
     Returns:
-        One row a budget: n_recur, budget, d_model (real), n_params_star, n_tokens_star,
+        One row a budget: split, n_recur, budget, d_model (real), n_params_star, n_tokens_star,
         val_loss_star, n_params_effective_star.
 
     Raises:
@@ -78,6 +78,7 @@ def _optimum(fit, config, budget) -> dict:
         )
     at = runs_at_width(config, np.exp(found.x), budget=budget)
     return {
+        "split": fit.split,
         "n_recur": config.n_recur,
         "budget": float(budget),
         "d_model": float(np.exp(found.x)),

@@ -72,7 +72,7 @@ class Bootstrap:
 
 @dataclass(frozen=True, kw_only=True)
 class FitResult:
-    """A fitted law. Losses and residuals in nats per token; residual = measured - predicted."""
+    """A fitted law. Losses and residuals in nats per token; residual = actual - predicted."""
 
     law: str
     split: str | None  # None where the law does not tell N_once from N_rec

@@ -38,7 +38,11 @@ def propagate_se(
 
 
 def profile_phi(runs: pd.DataFrame, fitted: FitResult, phi, *, starts: int = 50) -> pd.DataFrame:
-    """The fit with φ held at each value in turn: columns phi, objective, r2, rmse (nats)."""
+    """The fit with φ held at each value in turn, in their order of size.
+
+    Returns:
+        split, phi, objective, r2, rmse (nats per token).
+    """
     held = [
         fit(
             runs,
@@ -50,16 +54,13 @@ def profile_phi(runs: pd.DataFrame, fitted: FitResult, phi, *, starts: int = 50)
             fix=fitted.fixed | {"phi": float(value)},
             solver=fitted.solver,
         )
-        for value in phi
+        for value in sorted(phi)
     ]
+    quality = ("objective", "r2", "rmse")
     return pd.DataFrame(
         [
-            {
-                "phi": each.fixed["phi"],
-                "objective": each.objective,
-                "r2": each.r2,
-                "rmse": each.rmse,
-            }
+            {"split": each.split, "phi": each.fixed["phi"]}
+            | {name: getattr(each, name) for name in quality}
             for each in held
         ]
     )

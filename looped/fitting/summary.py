@@ -29,7 +29,7 @@ def fit_table(fits: dict[str, FitResult]) -> pd.DataFrame:
 
 
 def residual_summary(runs: pd.DataFrame, fit: FitResult) -> pd.DataFrame:
-    """Residuals by recurrence, measured - predicted in nats per token.
+    """Residuals by recurrence, actual - predicted in nats per token.
 
     Returns:
         n_recur, n_runs, mean, max_abs, rmse.
