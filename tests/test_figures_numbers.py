@@ -131,12 +131,11 @@ class TestOptima:
         np.testing.assert_allclose(drawn["gap"], gaps["gap"], rtol=1e-12)
         assert set(drawn.dropna()["n_recur"]) == {2}
 
-    def test_tokens_of_minima_are_drawn_if_known(self, paper):
-        known = paper.minima.assign(n_tokens_star=2e9)
-        with_tokens = csv_of(figures.optimal_sizes(paper.optimal, known))
-        without = csv_of(figures.optimal_sizes(paper.optimal, paper.minima))
-        assert with_tokens.query("kind == 'minimum'")["n_tokens"].eq(2e9).all()
-        assert without.query("kind == 'minimum'")["n_tokens"].isna().all()
+    def test_sizes_of_minima_are_drawn(self, paper):
+        drawn = csv_of(figures.optimal_sizes(paper.optimal, paper.minima))
+        points = drawn.query("kind == 'minimum'")
+        for size in ("n_params", "n_tokens"):
+            np.testing.assert_allclose(points[size], paper.minima[f"{size}_star"], rtol=1e-12)
 
 
 class TestQuality:

@@ -101,13 +101,14 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame):
 
     Args:
         optimal: of `looped.compute_optimal`, concatenated over r, at many budgets.
-        minima: of `looped.isoflop_minima`; a size that it does not hold is drawn as lines only.
+        minima: of `looped.isoflop_minima`.
 
     Raises:
         ValueError: a column or all rows are missing.
     """
-    law = parts.at_minimum(optimal, [*CELL, *(f"{size}_star" for size in SIZES)], "optimal_sizes")
-    found = parts.at_minimum(minima, [*CELL, "n_params_star"], "optimal_sizes")
+    columns = [*CELL, *(f"{size}_star" for size in SIZES)]
+    law = parts.at_minimum(optimal, columns, "optimal_sizes")
+    found = parts.at_minimum(minima, columns, "optimal_sizes")
     table = pd.concat([law.assign(kind="law"), found.assign(kind="minimum")])
     table = table[["kind", *CELL, *SIZES]]
     panels = [_size_panel(table, size) for size in SIZES]
@@ -120,11 +121,10 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame):
 
 
 def _size_panel(table, size) -> alt.LayerChart:
-    known = table.dropna(subset=[size])
     x = theme.axis(alt.X, "budget", log=True)
     y = theme.axis(alt.Y, size, log=True, title=SIZES[size])
     color = theme.recur_color(table["n_recur"])
-    law, found = known[known["kind"] == "law"], known[known["kind"] == "minimum"]
+    law, found = table[table["kind"] == "law"], table[table["kind"] == "minimum"]
     layers = [alt.Chart(law[[*CELL, size]]).mark_line().encode(x=x, y=y, color=color)]
     if len(found):
         layers.append(_crosses(alt.Chart(found), found, x, y, color))
