@@ -134,13 +134,22 @@ def test_jupyterlab_draws_charts_itself(monkeypatch):
 
 def test_table_in_the_book_is_a_numbered_myst_table():
     table = looped.figures.table(
-        RUNS, name="tbl-a", caption="Two\nruns.", formats={"val_loss": ".1f"}
+        RUNS.rename(columns={"n_recur": "count"}),
+        name="tbl-a",
+        caption="Two\nruns.",
+        formats={"val_loss": ".1f"},
     )
     source = table.to_markdown()
     assert source.startswith("::::{table} Two runs.\n:name: tbl-a\n")
-    assert "| n_recur | val_loss | note |\n| ---: | ---: | :--- |\n" in source
+    assert "| count | val_loss | note |\n| ---: | ---: | :--- |\n" in source
     assert "| 1 | 3.2 | a\\|b |\n| 2 | 3.5 | – |\n" in source
     assert 'download="tbl-a.csv"' in source
+
+
+def test_table_cells_do_not_break_inside_a_setting_or_a_number():
+    frame = pd.DataFrame({"fit": ["r = 1", "pre-norm"], "se": ["2e-05", "a = b"]})
+    cells = looped.figures.table(frame, name="tbl-a", caption="A.").cells
+    assert cells[1:] == [["r\u00a0=\u00a01", "2e\u201105"], ["pre-norm", "a = b"]]
 
 
 def test_table_in_a_notebook_is_html():
