@@ -61,6 +61,12 @@ def split_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def published_range(claim: str) -> tuple[float, float]:
+    """Ends of a published range, such as that of `phi_interval`."""
+    row = published_claims().set_index("id").loc[claim]
+    return float(row["low"]), float(row["high"])
+
+
 def count_table() -> pd.DataFrame:
     """Our counts beside the published ones, for each recurrence and width of the paper.
 

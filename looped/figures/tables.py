@@ -18,6 +18,34 @@ from looped.figures.render import csv_link
 
 MISSING = "–"
 
+HEADINGS = {
+    "n_recur": "r",
+    "n_runs": "runs",
+    "budget": "C (FLOPs)",
+    "d_model": "width d",
+    "n_params": "N",
+    "n_params_once": "N once",
+    "n_params_rec": "N rec",
+    "n_params_embed": "embeddings",
+    "n_params_star": "N*",
+    "n_tokens_star": "D*",
+    "val_loss_star": "L*",
+    "flops_per_token": "training FLOPs",
+    "inference_flops_per_token": "inference FLOPs",
+    "kv_cache_bytes_per_token": "cache bytes",
+    "alpha": "α",
+    "beta": "β",
+    "phi": "φ",
+    "kappa": "κ",
+    "objective": "Huber sum",
+    "r2": "R²",
+    "rmse": "RMSE",
+    "max_abs_residual": "largest",
+    "max_abs": "largest",
+    "starts_at_optimum": "arrived",
+}
+"""What a column is called on the page; the download keeps its name. Others are shown as they are."""
+
 
 class Table:
     """A table of results that shows itself: numbered in the book, as HTML in a notebook."""
@@ -73,7 +101,8 @@ def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None 
         raise ValueError(f"table {name!r}: formats for {unknown}, but columns {list(frame)}")
     columns = [_texts(frame[column], formats.get(column)) for column in frame]
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in frame]
-    cells = [[str(column) for column in frame], *map(list, zip(*columns, strict=True))]
+    head = [HEADINGS.get(column, str(column)) for column in frame]
+    cells = [[_unbroken(cell) for cell in row] for row in [head, *zip(*columns, strict=True)]]
     return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
 
 
@@ -98,6 +127,12 @@ def _texts(column: pd.Series, spec: str | None) -> list[str]:
     if spec is None:
         spec = ".4g" if pd.api.types.is_float_dtype(column) else ""
     return [MISSING if pd.isna(value) else format(value, spec) for value in column]
+
+
+def _unbroken(cell: str) -> str:
+    """A cell that does not end a line inside `r = 4` or an exponent."""
+    cell = re.sub(r"(?<=\w) = (?=[\d.])", "\u00a0=\u00a0", cell)
+    return re.sub(r"(?<=\de)-(?=\d)", "\u2011", cell)
 
 
 def _pipe_safe(cell: str) -> str:
