@@ -47,7 +47,7 @@ def exact_runs(runs):
 
     def exact(law, params, noise=None):
         known = get_law(law)
-        log_loss = known.log_loss(known.to_theta(params)[None], known.design(runs))[0][0]
+        log_loss = known.predict(known.to_theta(params)[None], known.design(runs)).log_loss[0]
         return runs.assign(val_loss=np.exp(log_loss + (0 if noise is None else noise)))
 
     return exact

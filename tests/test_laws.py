@@ -24,19 +24,18 @@ def draw(law, rng, n):
 @EACH_LAW
 def test_gradient_is_that_of_central_differences(law, runs, rng):
     design, theta = law.design(runs), draw(law, rng, 50)
-    _, shares = law.log_loss(theta, design)
-    gradient = law.gradient(theta, design, shares)
+    gradient = law.predict(theta, design).gradient()
     for k in range(theta.shape[1]):
         step = np.zeros(theta.shape[1])
         step[k] = 1e-5
-        ahead, behind = (law.log_loss(theta + s, design)[0] for s in (step, -step))
+        ahead, behind = (law.predict(theta + s, design).log_loss for s in (step, -step))
         numeric = (ahead - behind) / 2e-5
         np.testing.assert_allclose(gradient[:, k], numeric, rtol=1e-5, atol=1e-6)
 
 
 @EACH_LAW
 def test_shares_are_those_of_the_terms_and_sum_to_one(law, runs, rng):
-    _, shares = law.log_loss(draw(law, rng, 50), law.design(runs))
+    shares = law.predict(draw(law, rng, 50), law.design(runs)).shares
     assert len(shares) == len(law.intercepts)
     np.testing.assert_allclose(sum(shares), 1, rtol=1e-12)
 
@@ -58,7 +57,8 @@ def test_loss_falls_with_tokens_to_the_floor(law, runs, truth):
     params = truth[law.name]
     theta = law.to_theta(params)[None]
     few, many = (
-        np.exp(law.log_loss(theta, law.design(runs.assign(n_tokens=n)))[0]) for n in (1e9, 1e10)
+        np.exp(law.predict(theta, law.design(runs.assign(n_tokens=n))).log_loss)
+        for n in (1e9, 1e10)
     )
     assert (many < few).all()
     assert (many > params["E"]).all()
@@ -100,12 +100,12 @@ def test_phi_does_not_matter_without_recurrence(runs, truth):
 
 def predict(name, params, runs):
     law = LAWS[name]
-    return law.log_loss(law.to_theta(params)[None], law.design(runs))[0][0]
+    return law.predict(law.to_theta(params)[None], law.design(runs)).log_loss[0]
 
 
 def test_chinchilla_by_hand():
     law = LAWS["chinchilla"]
     theta = law.to_theta({"E": 1.5, "A": 8.0, "B": 27.0, "alpha": 0.5, "beta": 1 / 3})
     run = pd.DataFrame({"n_params": [16.0], "n_tokens": [27.0]})
-    loss = np.exp(law.log_loss(theta[None], law.design(run))[0])
+    loss = np.exp(law.predict(theta[None], law.design(run)).log_loss)
     assert loss[0, 0] == pytest.approx(1.5 + 8 / 4 + 27 / 3)

@@ -44,7 +44,7 @@ HEADINGS = {
     "max_abs": "largest",
     "starts_at_optimum": "arrived",
 }
-"""What a column is called on the page; the download keeps its name. Others are shown as they are."""
+"""What a column is called on the page; the download keeps its name, and so do the others."""
 
 
 class Table:

@@ -5,7 +5,7 @@ Three ideas make it fast and sure:
 * The law is linear in A, B, E once its exponents are held, so each start first takes its weighted
   linear least squares of them (variable projection), where that is positive.
 * Far from the optimum the Hessian is that of the iteratively reweighted quadratic above the Huber
-  sum, which always descends; near it the residuals beyond δ carry no curvature and are left out,
+  sum, which always descends; near it the residuals beyond δ carry next to no curvature,
   which converges faster than linearly in practice. Levenberg-Marquardt damping guards both.
 * Starts that have come to rest leave the batch.
 """
@@ -14,12 +14,14 @@ import numpy as np
 
 from looped.fitting.problem import Problem, Solution
 
-MAX_ITERATIONS = 2000  # a few starts creep along a flat valley or a bound of small tables
+MAX_ITERATIONS = 2000  # on small tables most starts creep along a flat valley or a bound
+PATIENCE, STRAGGLERS = 100, 0.05  # from there on, a share of the starts that is not waited for
 CHUNK_STARTS = 512  # bounds the memory: a chunk holds S x p x n numbers
 AT_REST = 1e-10  # relative decrease of the objective that counts as none
 NEAR = 1e-2  # relative decrease below which the curvature is the Huber sum's own
-DAMPING_START, DAMPING_MIN, DAMPING_MAX = 1e-2, 1e-12, 1e6
-DAMPING_UP, DAMPING_DOWN = 3.0, 0.3
+OUTSIDE = 0.03  # of the reweighted curvature, kept beyond δ then: it scales the damping
+DAMPING_START, DAMPING_MIN, DAMPING_MAX = 1e-3, 1e-12, 1e6
+DAMPING_DOWN, DAMPING_UP, RISE_UP = 0.3, 3.0, 2.0  # steps refused in a row raise it ever faster
 
 
 def solve_batched(problem: Problem, starts: np.ndarray) -> Solution:
@@ -35,7 +37,7 @@ def _project_linear(problem, theta) -> np.ndarray:
     n_terms = len(problem.law.intercepts)
     if not problem.free[:n_terms].all():
         return theta.copy()
-    shapes = problem.law.shapes(theta, problem.design)
+    shapes, _ = problem.law.shapes(theta, problem.design)
     centres = [shape.mean(axis=1, keepdims=True) for shape in shapes]
     basis = np.stack(
         np.broadcast_arrays(
@@ -59,60 +61,57 @@ def _project_linear(problem, theta) -> np.ndarray:
 def _descend(problem, theta) -> Solution:
     """Damped Newton steps until every start is at rest."""
     theta = _project_linear(problem, theta)
-    residuals, shares = _residuals(problem, theta)
-    objective = problem.huber_sum(residuals)
-    model = _curvature(problem, theta, residuals, shares, near=np.zeros(len(theta), bool))
+    prediction = problem.law.predict(theta, problem.design)
+    objective = problem.huber_sum(prediction.log_loss - problem.log_loss)
+    model = _curvature(problem, prediction, near=np.zeros(len(theta), bool))
     damping = np.full(len(theta), DAMPING_START)
-    resting = np.zeros(len(theta), int)
+    rise = np.full(len(theta), DAMPING_UP)
+    at_rest = np.zeros(len(theta), bool)
     active = np.arange(len(theta))
-    for _ in range(MAX_ITERATIONS):
+    for iteration in range(MAX_ITERATIONS):
         current = problem.rows(active)
         step = _step(current, theta[active], *(part[active] for part in model), damping[active])
         proposed = np.clip(theta[active] + step, problem.lower, problem.upper)
-        residuals, shares = _residuals(current, proposed)
-        value = current.huber_sum(residuals)
+        prediction = problem.law.predict(proposed, problem.design)
+        value = current.huber_sum(prediction.log_loss - current.log_loss)
         better = value < objective[active]
-        moved = active[better]
+        moved, kept = active[better], active[~better]
         decrease = 1 - value[better] / objective[moved]
-        damping[moved] = np.maximum(damping[moved] * DAMPING_DOWN, DAMPING_MIN)
-        damping[active[~better]] *= DAMPING_UP
-        resting[moved] = np.where(decrease < AT_REST, resting[moved] + 1, 0)
         theta[moved], objective[moved] = proposed[better], value[better]
+        at_rest[moved] = decrease < AT_REST
+        damping[moved] = np.maximum(damping[moved] * DAMPING_DOWN, DAMPING_MIN)
+        damping[kept] *= rise[kept]
+        rise[moved] = DAMPING_UP
+        rise[kept] *= RISE_UP
         if moved.size:
-            kept = [share[better] for share in shares]
-            parts = _curvature(
-                problem.rows(moved), theta[moved], residuals[better], kept, decrease < NEAR
-            )
+            parts = _curvature(problem.rows(moved), prediction.rows(better), decrease < NEAR)
             for whole, part in zip(model, parts, strict=True):
                 whole[moved] = part
-        active = active[(damping[active] < DAMPING_MAX) & (resting[active] < 2)]
-        if not active.size:
+        active = active[(damping[active] < DAMPING_MAX) & ~at_rest[active]]
+        if len(active) <= (STRAGGLERS * len(theta) if iteration > PATIENCE else 0):
             break
     return Solution(theta, objective)
 
 
-def _residuals(problem, theta):
-    log_loss, shares = problem.law.log_loss(theta, problem.design)
-    return log_loss - problem.log_loss, shares
-
-
-def _curvature(problem, theta, residuals, shares, near):
-    """Hessian [S, p, p], its reweighted diagonal [S, p] for the damping, and gradient [S, p]."""
-    jacobian = problem.law.gradient(theta, problem.design, shares)
-    size = np.abs(residuals)
-    reweighted = problem.weights * (problem.delta / np.maximum(size, problem.delta))
+def _curvature(problem, prediction, near):
+    """Hessian [S, p, p] and gradient [S, p] of the objective."""
+    jacobian = prediction.gradient()
+    residuals = prediction.log_loss - problem.log_loss
+    beyond = np.maximum(np.abs(residuals), problem.delta) / problem.delta
+    reweighted = problem.weights / beyond
     gradient = (jacobian @ (reweighted * residuals)[:, :, None])[:, :, 0]
-    diagonal = ((jacobian * jacobian) @ reweighted[:, :, None])[:, :, 0]
-    curving = np.where(near[:, None] & (size > problem.delta), 0.0, reweighted)
-    hessian = (jacobian * curving[:, None, :]) @ jacobian.transpose(0, 2, 1)
-    return hessian, diagonal, gradient
+    outside = near[:, None] & (beyond > 1)
+    curving = np.where(outside, OUTSIDE * reweighted, reweighted)
+    jacobian *= np.sqrt(curving)[:, None, :]  # in place: a second array of this size costs more
+    return jacobian @ jacobian.transpose(0, 2, 1), gradient
 
 
-def _step(problem, theta, hessian, diagonal, gradient, damping) -> np.ndarray:
+def _step(problem, theta, hessian, gradient, damping) -> np.ndarray:
     """Solve the damped system over the coordinates that may still move."""
-    floor = 1e-12 * diagonal.max(axis=1, keepdims=True) + np.finfo(float).tiny
     matrix = hessian
-    _diagonal(matrix)[:] += damping[:, None] * np.maximum(diagonal, floor)
+    diagonal = _diagonal(matrix)
+    floor = 1e-12 * diagonal.max(axis=1, keepdims=True) + np.finfo(float).tiny
+    diagonal += damping[:, None] * np.maximum(diagonal, floor)
     stopped = (theta <= problem.lower) & (gradient > 0)
     stopped |= (theta >= problem.upper) & (gradient < 0)
     stopped |= ~problem.free

@@ -52,7 +52,7 @@ def fit(
     theta, objective = best_of(solution)
     arrived = share_arrived(solution.objective, objective)
     status, warnings = _judge(problem, theta, runs, arrived, starts)
-    predicted = np.exp(chosen.log_loss(theta[None], problem.design)[0][0])
+    predicted = np.exp(chosen.predict(theta[None], problem.design).log_loss[0])
     actual = np.exp(problem.log_loss)
     residuals = actual - predicted
     return FitResult(
@@ -141,8 +141,8 @@ def _data_warnings(problem, runs):
 
 def _not_identified(problem: Problem, theta) -> np.ndarray:
     """Free coordinates that some direction moves without moving any prediction, [p] of bool."""
-    _, shares = problem.law.log_loss(theta[None], problem.design)
-    jacobian = problem.law.gradient(theta[None], problem.design, shares)[0][problem.free]
+    prediction = problem.law.predict(theta[None], problem.design)
+    jacobian = prediction.gradient()[0][problem.free]
     size = np.linalg.norm(jacobian, axis=1)
     blurred = np.zeros(len(theta), bool)
     flat = size < SINGULAR * size.max()

@@ -35,10 +35,9 @@ def solve_lbfgsb(problem: Problem, starts: np.ndarray) -> Solution:
 
 
 def _value_and_gradient(theta, problem):
-    theta = theta[None, :]
-    log_loss, shares = problem.law.log_loss(theta, problem.design)
-    residuals = log_loss - problem.log_loss
+    prediction = problem.law.predict(theta[None, :], problem.design)
+    residuals = prediction.log_loss - problem.log_loss
     slopes = problem.weights * np.clip(residuals, -problem.delta, problem.delta)
-    gradient = problem.law.gradient(theta, problem.design, shares)[0] @ slopes[0]
+    gradient = prediction.gradient()[0] @ slopes.ravel()
     scale = problem.delta**-2
     return scale * problem.huber_sum(residuals)[0], scale * gradient

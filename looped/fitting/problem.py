@@ -57,7 +57,7 @@ class Problem:
 
     def objective(self, theta: np.ndarray) -> np.ndarray:
         """The Huber sum of each parameter vector, [S]."""
-        return self.huber_sum(self.law.log_loss(theta, self.design)[0] - self.log_loss)
+        return self.huber_sum(self.law.predict(theta, self.design).log_loss - self.log_loss)
 
     def huber_sum(self, residuals: np.ndarray) -> np.ndarray:
         """Σ_i w_i Huber_δ(residual_i), [S]: r²/2 inside δ, δ (|r| - δ/2) outside."""

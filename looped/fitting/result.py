@@ -104,7 +104,7 @@ class FitResult:
         """Loss of each run by the law, nats per token [n]; needs the law's columns only."""
         law = get_law(self.law)
         counted = runs if self.split is None else split_params(runs, self.split)
-        return np.exp(law.log_loss(self.theta[None], law.design(counted))[0][0])
+        return np.exp(law.predict(self.theta[None], law.design(counted)).log_loss[0])
 
     def n_params_effective(self, runs: pd.DataFrame) -> np.ndarray:
         """N_once + r^φ N_rec of each run [n]; N for a law without φ."""

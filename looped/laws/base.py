@@ -10,12 +10,37 @@ Shapes of arrays: S parameter vectors at once, n runs, p coordinates, K terms. A
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 LINEAR = {"A": "log_A", "B": "log_B", "E": "log_E"}
 """Public name of each linear parameter -> the coordinate in which it is fitted."""
+
+
+class Prediction(NamedTuple):
+    """A law at S parameter vectors: its losses, and what their gradient is made of."""
+
+    log_loss: np.ndarray  # [S, n]
+    shares: list[np.ndarray]  # of each term in L: K arrays [S, n]
+    slopes: list[tuple[int, np.ndarray]]  # per exponent: the term it moves, ∂s_k [S, n] or [n]
+
+    def gradient(self) -> np.ndarray:
+        """∂ log L / ∂ coordinates, [S, p, n]."""
+        n_terms = len(self.shares)
+        starts, runs = self.log_loss.shape
+        gradient = np.empty((starts, n_terms + len(self.slopes), runs))
+        for k, share in enumerate(self.shares):
+            gradient[:, k] = share
+        for i, (term, slope) in enumerate(self.slopes):
+            np.multiply(self.shares[term], slope, out=gradient[:, n_terms + i])
+        return gradient
+
+    def rows(self, index) -> "Prediction":
+        """The prediction of some of the parameter vectors only."""
+        slopes = [(term, s if s.ndim == 1 else s[index]) for term, s in self.slopes]
+        return Prediction(self.log_loss[index], [s[index] for s in self.shares], slopes)
 
 
 @dataclass(frozen=True)
@@ -38,30 +63,17 @@ class Law:
         """What the law reads of the runs, as arrays of length n."""
         raise NotImplementedError
 
-    def shapes(self, theta: np.ndarray, design) -> list[np.ndarray]:
-        """s_k of each of the K terms, each [S, n] or [S, 1]."""
+    def shapes(self, theta: np.ndarray, design) -> tuple[list, list]:
+        """s_k of each of the K terms, each [S, n] or [S, 1]; and for each exponent the term that
+        it moves, with ∂s_k/∂exponent [S, n] or [n]."""
         raise NotImplementedError
 
-    def shape_gradient(self, theta: np.ndarray, design) -> list[tuple[int, np.ndarray]]:
-        """For each exponent: the term that it moves, and ∂s_k/∂exponent [S, n]."""
-        raise NotImplementedError
-
-    def log_loss(self, theta: np.ndarray, design) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Predicted log L [S, n], and each term's share of L (K arrays [S, n])."""
-        shapes = self.shapes(theta, design)
+    def predict(self, theta: np.ndarray, design) -> Prediction:
+        """Log loss of the runs at each parameter vector [S, p], with its derivatives at hand."""
+        shapes, slopes = self.shapes(theta, design)
         terms = [np.exp(theta[:, k : k + 1] + shape) for k, shape in enumerate(shapes)]
         total = sum(terms)
-        return np.log(total), [term / total for term in terms]
-
-    def gradient(self, theta: np.ndarray, design, shares: list[np.ndarray]) -> np.ndarray:
-        """∂ log L / ∂ coordinates [S, p, n], given `log_loss`'s shares."""
-        gradient = np.empty((len(theta), len(self.coordinates), shares[0].shape[1]))
-        for k, share in enumerate(shares):
-            gradient[:, k] = share
-        first = len(self.intercepts)
-        for i, (term, slope) in enumerate(self.shape_gradient(theta, design)):
-            np.multiply(shares[term], slope, out=gradient[:, first + i])
-        return gradient
+        return Prediction(np.log(total), [term / total for term in terms], slopes)
 
     def to_params(self, theta: np.ndarray) -> dict[str, float]:
         """Public parameters (E, A, B, exponents) of one coordinate vector [p]."""

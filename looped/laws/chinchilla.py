@@ -23,10 +23,8 @@ class Chinchilla(Law):
     def shapes(self, theta, design):
         alpha, beta = theta[:, 3:4], theta[:, 4:5]
         constant = np.zeros((len(theta), 1))
-        return [-alpha * design.log_n_params, -beta * design.log_n_tokens, constant]
-
-    def shape_gradient(self, theta, design):
-        return [(0, -design.log_n_params), (1, -design.log_n_tokens)]
+        shapes = [-alpha * design.log_n_params, -beta * design.log_n_tokens, constant]
+        return shapes, [(0, -design.log_n_params), (1, -design.log_n_tokens)]
 
 
 # The box is the paper's (section 4.1): a, b in [-5, 35], e in [-3, 2], α, β in [0, 2.5].

@@ -35,21 +35,14 @@ class Joint(Law):
         return Design(once, rec, np.log(n_recur), np.log(n_tokens))
 
     def shapes(self, theta, design):
-        alpha, beta = theta[:, 3:4], theta[:, 4:5]
-        effective = design.n_params_once + self._recurring(theta, design)
-        constant = np.zeros((len(theta), 1))
-        return [-alpha * np.log(effective), -beta * design.log_n_tokens, constant]
-
-    def shape_gradient(self, theta, design):
-        recurring = self._recurring(theta, design)
+        alpha, beta, phi = theta[:, 3:4], theta[:, 4:5], theta[:, 5:6]
+        recurring = design.n_params_rec * np.exp(phi * design.log_n_recur)  # r^φ N_rec
         effective = design.n_params_once + recurring
-        by_phi = -theta[:, 3:4] * design.log_n_recur * recurring / effective
-        return [(0, -np.log(effective)), (1, -design.log_n_tokens), (0, by_phi)]
-
-    @staticmethod
-    def _recurring(theta, design):
-        """r^φ N_rec [S, n]."""
-        return design.n_params_rec * np.exp(theta[:, 5:6] * design.log_n_recur)
+        by_alpha = -np.log(effective)
+        by_phi = -alpha * design.log_n_recur * (recurring / effective)
+        constant = np.zeros((len(theta), 1))
+        shapes = [alpha * by_alpha, -beta * design.log_n_tokens, constant]
+        return shapes, [(0, by_alpha), (1, -design.log_n_tokens), (0, by_phi)]
 
 
 JOINT = Joint(
