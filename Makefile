@@ -18,9 +18,11 @@ venv: $(VENV)/.installed ## create .venv with the pinned dependencies (the other
 book: venv ## execute the chapters and build _build/html/index.html (PROFILE=quick for small settings)
 	@$(BIN)/python -m looped.book build --profile $(PROFILE)
 
-test: venv ## run the tests and check the layers of the package
-	@$(BIN)/python -m pytest
+test: venv ## check style and layers of the package, and run the tests
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest
 
 lab: $(VENV)/.installed-lab ## open the chapters in JupyterLab
 	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book

@@ -21,6 +21,7 @@ from looped.fitting.optimal import (
     compute_optimal,
     equal_loss_n_params,
     exponent,
+    exponents,
     power_law_exponents,
     runs_at_width,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "d_model_of_width",
     "equal_loss_n_params",
     "exponent",
+    "exponents",
     "figures",
     "fit",
     "fit_table",

@@ -11,6 +11,8 @@ from looped import (
     compute_optimal,
     equal_loss_n_params,
     exponent,
+    exponents,
+    isoflop_minima,
     paper_config,
     power_law_exponents,
     runs_at_width,
@@ -60,14 +62,27 @@ def test_sizes_follow_the_closed_form_where_flops_are_a_power_law(fit_paper):
 
 def test_published_exponents_of_unique_parameters(fit_paper, runs):
     """They follow from F taken as a power law of N; the exact F gives smaller ones."""
-    for n_recur, power_law, exact in [(1, 0.57, 0.495), (2, 0.70, 0.623), (4, 0.76, 0.667)]:
+    expected = [(1, 0.57, 0.495), (2, 0.70, 0.623), (4, 0.76, 0.667), (8, 0.67, 0.599)]
+    for n_recur, power_law, exact in expected:
         fit, config = fit_paper(law="chinchilla", n_recur=n_recur), paper_config(640, n_recur)
         d_model = runs.loc[runs["n_recur"] == n_recur, "d_model"]
         approximate = power_law_exponents(fit, config, d_model)
         assert approximate["n_params_star"] == pytest.approx(power_law, abs=0.006)
         budgets = runs["budget"].unique()
         best = compute_optimal(fit, config, budgets)
-        assert exponent(budgets, best["n_params_star"]) == pytest.approx(exact, abs=0.006)
+        found = exponents(best).loc[n_recur]
+        assert found["n_params_star"] == pytest.approx(exact, abs=0.001)
+        assert found["n_tokens_star"] == exponent(budgets, best["n_tokens_star"])
+
+
+def test_exponents_leave_refused_minima_out(runs):
+    minima = isoflop_minima(runs)
+    refused = minima.assign(
+        n_params_star=minima["n_params_star"].mask(minima["n_recur"].eq(2) & (minima.index % 2))
+    )
+    found = exponents(refused)
+    assert list(found.index) == [1, 2, 4, 8]
+    assert found.loc[[1, 4, 8]].equals(exponents(minima).loc[[1, 4, 8]])
 
 
 def test_an_exponent_is_the_slope_in_logarithms():

@@ -24,6 +24,7 @@ from looped.claims.studies import (
 from looped.config import paper_config
 from looped.fitting.fit import fit
 from looped.fitting.optimal import equal_loss_n_params, power_law_exponents, runs_at_width
+from looped.fitting.summary import residual_summary
 from looped.laws import LAWS
 from looped.laws.joint import n_params_effective
 from looped.registry.paper import published_claims
@@ -56,6 +57,14 @@ def _phi_interval() -> Ours:
 def _touched() -> Ours:
     draws = joint_bootstrap()
     return Ours(draws.touched(0) + draws.touched(1))
+
+
+def _residual(quantity, n_recur) -> Callable[[], Ours]:
+    def ours():
+        summary = residual_summary(study_runs(), study_fit()).set_index("n_recur")
+        return Ours(summary.loc[n_recur, quantity])
+
+    return ours
 
 
 def _gap_range(n_recur) -> Callable[[], Ours]:
@@ -124,6 +133,11 @@ OURS: dict[str, Callable[[], Ours]] = {
     "r2_phi1": _quality("r2", phi=1.0),
     "rmse_joint": _quality("rmse"),
     "maxres_joint": _quality("max_abs_residual"),
+    **{
+        f"resid_{short}_r{r}": _residual(name, r)
+        for r in RECURRENCES
+        for short, name in (("mean", "mean"), ("max", "max_abs"), ("rmse", "rmse"))
+    },
     "phi_low_half": _param("phi", **LOW_HALF),
     "phi_high_half": _param("phi", **HIGH_HALF),
     "bootstrap_touch": _touched,

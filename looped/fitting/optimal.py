@@ -94,6 +94,23 @@ def exponent(budgets, sizes) -> float:
     return float(np.polyfit(np.log(budgets), np.log(sizes), 1)[0])
 
 
+def exponents(optima: pd.DataFrame) -> pd.DataFrame:
+    """Exponents in C of n_params_star and n_tokens_star, one row for each n_recur (the index).
+
+    Args:
+        optima: of `compute_optimal` or `isoflop_minima`, at two budgets or more; rows whose
+            minimum is missing are left out.
+    """
+    sizes = ["n_params_star", "n_tokens_star"]
+    known = optima.dropna(subset=sizes)
+    return pd.DataFrame(
+        {
+            n_recur: {size: exponent(cells["budget"], cells[size]) for size in sizes}
+            for n_recur, cells in known.groupby("n_recur")
+        }
+    ).T
+
+
 def power_law_exponents(fit: FitResult, config: ModelConfig, d_model) -> dict[str, float]:
     """Exponents of N* and D* in C if F were k N^κ, κ fitted over the given widths.
 

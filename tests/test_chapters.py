@@ -1,0 +1,70 @@
+"""The chapters themselves: thin cells, and other settings or runs through plain papermill."""
+
+from pathlib import Path
+
+import pytest
+
+jupytext = pytest.importorskip("jupytext", reason="the chapters need looped[book]")
+papermill = pytest.importorskip("papermill", reason="the chapters need looped[book]")
+
+import looped  # noqa: E402
+
+BOOK = Path(__file__).parents[1] / "book"
+CHAPTERS = sorted(path.stem for path in BOOK.glob("*.md") if "{code-cell}" in path.read_text())
+FEW = {"starts": 20, "seed": 1}
+RESAMPLED = FEW | {"resamples": 4, "resample_starts": 4}
+
+
+def code_cells(chapter):
+    cells = jupytext.read(BOOK / f"{chapter}.md").cells
+    return [cell for cell in cells if cell.cell_type == "code"]
+
+
+def run(chapter, parameters) -> str:
+    """All that the chapter shows when papermill runs it with these parameters."""
+    notebook = jupytext.read(BOOK / f"{chapter}.md")
+    done = papermill.execute_notebook(notebook, None, parameters, progress_bar=False)
+    return str([cell.outputs for cell in done.cells if cell.cell_type == "code"])
+
+
+@pytest.fixture(scope="module")
+def own_runs(tmp_path_factory):
+    """The paper's runs as a reader's own CSV file would hold them."""
+    path = tmp_path_factory.mktemp("own") / "runs.csv"
+    looped.load_runs("paper", case=None).assign(source="simulated").to_csv(path, index=False)
+    return str(path)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_cells_are_thin_and_define_nothing(chapter):
+    for cell in code_cells(chapter):
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert not any(line.lstrip().startswith(("def ", "class ")) for line in lines)
+        assert len(lines) <= 20
+        if not {"hide-input", "remove-cell"} & set(cell.metadata.get("tags", [])):
+            assert len(lines) <= 13
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_chapter_has_parameters(chapter):
+    tagged = [c for c in code_cells(chapter) if "parameters" in c.metadata.get("tags", [])]
+    assert len(tagged) == 1
+
+
+@pytest.mark.parametrize(
+    ("chapter", "parameters", "shown"),
+    [
+        ("joint-law", RESAMPLED | {"split": "stated", "half": 1e18}, "up to 1e+18 FLOPs"),
+        ("per-r-laws", FEW | {"case": "hyperconnections"}, "on 20 digitised runs"),
+        ("accounting", FEW | {"d_model": 1024, "split": "none"}, "d_model = 1024"),
+    ],
+)
+def test_a_chapter_runs_on_other_settings(chapter, parameters, shown):
+    assert shown in run(chapter, parameters)
+
+
+@pytest.mark.parametrize(
+    ("chapter", "parameters"), [("index", RESAMPLED), ("joint-law", RESAMPLED), ("per-r-laws", FEW)]
+)
+def test_a_chapter_runs_on_own_runs(chapter, parameters, own_runs):
+    assert "simulated runs" in run(chapter, parameters | {"runs": own_runs})
