@@ -180,8 +180,8 @@ OURS: dict[str, Callable[[], Ours]] = {
 def _why_interval() -> str:
     draws = joint_bootstrap()
     return (
-        f"Of our {draws.resamples} refits {draws.refits_worse} missed their optimum; refits that "
-        "stop short of theirs, as SciPy's default tolerances make most do, widen the interval."
+        f"Of our {draws.resamples} refits {draws.refits_worse} missed their optimum. Refits that "
+        "stop short of theirs would widen the interval."
     )
 
 
