@@ -37,7 +37,8 @@ def split_table() -> pd.DataFrame:
     """φ of every study under every split, beside the published value.
 
     Returns:
-        One row a study and split: study, split, phi, r2, n_runs, published, reproduced.
+        One row a study and split: study, split, phi, r2, n_runs, published, printed (the same with
+        its digits, as text), reproduced.
     """
     printed = published_claims().set_index("id")["value"]
     rows = []
@@ -55,6 +56,7 @@ def split_table() -> pd.DataFrame:
                     "r2": found.r2,
                     "n_runs": found.n_runs,
                     "published": float(printed[claim]),
+                    "printed": printed[claim],
                     "reproduced": verdict != DIFFERS,
                 }
             )
