@@ -56,7 +56,11 @@ def test_runs_are_the_same_in_json_csv_and_python(runs):
 def test_runs_are_selected():
     selection = ["--n-recur", 4, "--n-recur", 8, "--budget-min", 1e18, "--budget-max", 2.15e18]
     rows = as_json("runs", "--case", "truncated_bptt", *selection)
-    assert {row["n_recur"] for row in rows} == {4, 8}
+    assert {(row["case"] == "baseline", row["n_recur"]) for row in rows} == {
+        (True, 1),  # the anchor
+        (False, 4),
+        (False, 8),
+    }
     assert {row["budget"] for row in rows} == {1e18, 2.15e18}
     assert len(as_table("runs", "--case", "all")) == 240
 

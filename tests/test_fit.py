@@ -195,6 +195,8 @@ def test_doubtful_data_are_reported_and_still_fitted(runs):
     assert "runs of mixed sources: digitised, measured" in twice.warnings
     looped_only = looped.fit(looped.load_runs("paper", n_recur=[2, 4, 8]), starts=20)
     assert "no r = 1 runs: φ has no non-looped anchor" in looped_only.warnings
+    mixed = looped.fit(runs[runs["n_recur"] < 4], law="chinchilla", starts=20)
+    assert "a law of one architecture on runs of several, r = 1, 2" in mixed.warnings
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,20 @@ def test_selection_keeps_recurrences_and_budgets_inclusively():
     runs = looped.load_runs("paper", n_recur=[1, 8], budget_min=1e18, budget_max=2.15e18)
     assert set(runs["n_recur"]) == {1, 8}
     assert set(runs["budget"]) == {1e18, 2.15e18}
+    none = looped.load_runs("paper", n_recur=[4, 8])
+    assert set(none["n_recur"]) == {4, 8}
     one = looped.load_runs("paper", n_recur=np.int64(8))
     assert set(one["n_recur"]) == {8}
+
+
+def test_the_anchor_of_a_case_stays_unless_it_is_declined():
+    chosen = looped.load_runs("paper", case="truncated_bptt", n_recur=[4, 8], budget_max=1e18)
+    named = looped.load_runs("paper", case="truncated_bptt", n_recur=[1, 4, 8], budget_max=1e18)
+    assert set(chosen["n_recur"]) == {1, 4, 8}
+    assert chosen.equals(named)
+    own = looped.load_runs("paper", case="truncated_bptt", n_recur=4, anchor=False)
+    assert set(own["n_recur"]) == {4}
+    assert set(own["case"]) == {"truncated_bptt"}
 
 
 @pytest.mark.parametrize(

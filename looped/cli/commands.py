@@ -15,6 +15,7 @@ from looped.book import app as book
 from looped.cli import options as opt
 from looped.cli import show
 from looped.config import d_model_of_width, paper_config
+from looped.laws import get_law
 
 app = typer.Typer(
     cls=opt.OneLineErrors,
@@ -119,7 +120,8 @@ def fit_command(
     as_json: opt.Json = False,
 ) -> None:
     """Fit a law to runs, with a bootstrap interval if asked for."""
-    frame = opt.read_runs(runs, case, n_recur, budget_min, budget_max, mapping)
+    anchor = "n_recur" in get_law(law).columns  # a law of one architecture needs none
+    frame = opt.read_runs(runs, case, n_recur, budget_min, budget_max, mapping, anchor)
     fitted = looped.fit(
         frame,
         law,

@@ -23,7 +23,7 @@ def _one_of(names) -> str:
 Runs = Annotated[str, typer.Option(help=f"Source: {_one_of(looped.SOURCES)}, or a CSV file.")]
 Case = Annotated[str, typer.Option(help="Study to read; all for every run of the source.")]
 Recur = Annotated[
-    list[int] | None, typer.Option("--n-recur", help="Keep these recurrences r (repeatable).")
+    list[int] | None, typer.Option("--n-recur", help="Keep these r of the case (repeatable).")
 ]
 BudgetMin = Annotated[float | None, typer.Option(help="Keep budgets from here, FLOPs.")]
 BudgetMax = Annotated[float | None, typer.Option(help="Keep budgets up to here, FLOPs.")]
@@ -98,7 +98,7 @@ def held(options: list[str] | None) -> dict[str, float]:
         raise ValueError(f"--fix: got {options}, expected NAME=NUMBER, as phi=0") from None
 
 
-def read_runs(runs, case, n_recur, budget_min, budget_max, mapping):
+def read_runs(runs, case, n_recur, budget_min, budget_max, mapping, anchor=True):
     """The runs that the options select."""
     return looped.load_runs(
         runs,
@@ -106,5 +106,6 @@ def read_runs(runs, case, n_recur, budget_min, budget_max, mapping):
         n_recur=n_recur or None,
         budget_min=budget_min,
         budget_max=budget_max,
+        anchor=anchor,
         columns=pairs(mapping, "--map"),
     )

@@ -135,7 +135,11 @@ def _data_warnings(problem, runs):
     sources = _labels(runs, "source")
     if len(sources) > 1:
         yield f"runs of mixed sources: {', '.join(sources)}"
-    if "phi" in problem.law.exponents and problem.free[-1] and not (runs["n_recur"] == 1).any():
+    if "phi" not in problem.law.exponents:
+        recurrences = _labels(runs, "n_recur")
+        if len(recurrences) > 1:
+            yield f"a law of one architecture on runs of several, r = {', '.join(recurrences)}"
+    elif problem.free[-1] and not (runs["n_recur"] == 1).any():
         yield "no r = 1 runs: φ has no non-looped anchor"
 
 

@@ -23,28 +23,33 @@ def load_runs(
     n_recur: int | Sequence[int] | None = None,
     budget_min: float | None = None,
     budget_max: float | None = None,
+    anchor: bool = True,
     columns: dict[str, str] | None = None,
 ) -> pd.DataFrame:
     """The runs of one case, as a checked table (columns: `looped.registry.schema`).
 
-    A case without r = 1 runs of its own gets the baseline's, of the budgets that they share.
+    A case without r = 1 runs of its own gets the baseline's, of the budgets that they share: its
+    anchor, without which φ means nothing.
 
     Args:
         source: a name in SOURCES, or the path of a CSV file.
         case: the study to read; None for every run of the source.
-        n_recur: keep these recurrences only (the r = 1 anchor too must be named to stay).
+        n_recur: keep these recurrences of the case; the anchor stays.
         budget_min: keep budgets from here, FLOPs, inclusive.
         budget_max: keep budgets up to here, FLOPs, inclusive.
+        anchor: False for the case's own runs alone.
         columns: for a CSV file, our name -> the file's name of a column.
 
     Raises:
         RecordError: a row that fails the schema.
         ValueError: an unknown source or case, or a selection that leaves no run.
     """
-    runs = _select_case(_read(source, columns or {}), case, source)
+    runs = _select_case(_read(source, columns or {}), case, anchor, source)
     keep = pd.Series(True, index=runs.index)
     if n_recur is not None:
-        keep &= runs["n_recur"].isin(np.ravel(n_recur))
+        keep = runs["n_recur"].isin(np.ravel(n_recur))
+        if keep.any() and case is not None:
+            keep |= runs["case"] != case
     if budget_min is not None:
         keep &= runs["budget"] >= budget_min
     if budget_max is not None:
@@ -99,14 +104,14 @@ def _renamed(frame, columns, path) -> pd.DataFrame:
     return frame.assign(**{ours: frame[theirs] for ours, theirs in columns.items()})
 
 
-def _select_case(runs, case, source) -> pd.DataFrame:
+def _select_case(runs, case, with_anchor, source) -> pd.DataFrame:
     if case is None:
         return runs
     own = runs[runs["case"] == case]
     if own.empty:
         known = sorted(runs["case"].unique())
         raise ValueError(f"case: got {case!r}, expected one of {known} of {str(source)!r}")
-    if (own["n_recur"] == 1).any():
+    if not with_anchor or (own["n_recur"] == 1).any():
         return own
     anchor = runs[
         (runs["case"] == BASELINE) & (runs["n_recur"] == 1) & runs["budget"].isin(own["budget"])
