@@ -1,7 +1,10 @@
 """The bootstrap: what it draws, that it is reproducible, and that its intervals cover."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import looped
 from looped.fitting.bootstrap import METHODS
@@ -50,6 +53,20 @@ def test_same_resamples_whatever_the_starts(runs, fit):
     few, many = (looped.bootstrap(runs, fit, resamples=10, starts=n) for n in (5, 60))
     for name in fit.params:
         np.testing.assert_allclose(few.draws[name], many.draws[name], rtol=1e-4)
+
+
+def test_the_error_of_the_ends_is_that_of_a_quantile(interval):
+    """Of n normal draws: √(p (1 - p) / n) over the density at the quantile."""
+    draws = np.random.default_rng(0).normal(size=4000).tolist()
+    normal = replace(interval, draws={"phi": draws})
+    expected = np.sqrt(0.025 * 0.975 / 4000) / norm.pdf(norm.ppf(0.025))
+    assert normal.edge_error("phi") == pytest.approx(expected, rel=0.25)
+
+
+def test_resamples_at_a_bound_are_counted(runs):
+    one = runs[runs["budget"] == 1e18]
+    fit = looped.fit(one, starts=30)
+    assert any("at the bound" in text for text in looped.bootstrap(one, fit, starts=5).warnings)
 
 
 def test_row_order_does_not_matter_to_whole_cells(runs, fit):

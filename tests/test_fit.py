@@ -195,6 +195,10 @@ def test_doubtful_data_are_reported_and_still_fitted(runs):
     assert "runs of mixed sources: digitised, measured" in twice.warnings
     looped_only = looped.fit(looped.load_runs("paper", n_recur=[2, 4, 8]), starts=20)
     assert "no r = 1 runs: φ has no non-looped anchor" in looped_only.warnings
+    one = looped.fit(runs[runs["budget"] == 1e18], starts=20)
+    assert any(text.startswith("one budget only") for text in one.warnings)
+    billions = looped.fit(runs.assign(n_tokens=runs["n_tokens"] / 1e9), starts=20)
+    assert any(text.startswith("n_tokens from 0.") for text in billions.warnings)
     mixed = looped.fit(runs[runs["n_recur"] < 4], law="chinchilla", starts=20)
     assert "a law of one architecture on runs of several, r = 1, 2" in mixed.warnings
 

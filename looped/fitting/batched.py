@@ -12,11 +12,10 @@ Three ideas make it fast and sure:
 
 import numpy as np
 
-from looped.fitting.problem import Problem, Solution
+from looped.fitting.problem import BATCH, Problem, Solution
 
 MAX_ITERATIONS = 2000  # on small tables most starts creep along a flat valley or a bound
 PATIENCE, STRAGGLERS = 100, 0.05  # from there on, a share of the starts that is not waited for
-CHUNK_STARTS = 512  # bounds the memory: a chunk holds S x p x n numbers
 AT_REST = 1e-10  # relative decrease of the objective that counts as none
 NEAR = 1e-2  # relative decrease below which the curvature is the Huber sum's own
 OUTSIDE = 0.03  # of the reweighted curvature, kept beyond δ then: it scales the damping
@@ -26,7 +25,8 @@ DAMPING_DOWN, DAMPING_UP, RISE_UP = 0.3, 3.0, 2.0  # steps refused in a row rais
 
 def solve_batched(problem: Problem, starts: np.ndarray) -> Solution:
     """Minimise from every start [S, p]."""
-    chunks = [slice(i, i + CHUNK_STARTS) for i in range(0, len(starts), CHUNK_STARTS)]
+    size = max(1, BATCH // problem.log_loss.shape[-1])
+    chunks = [slice(i, i + size) for i in range(0, len(starts), size)]
     solved = [_descend(problem.rows(chunk), starts[chunk]) for chunk in chunks]
     theta, objective = (np.concatenate(parts) for parts in zip(*solved, strict=True))
     return Solution(theta, objective)

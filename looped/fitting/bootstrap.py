@@ -14,12 +14,11 @@ import pandas as pd
 
 from looped.fitting import get_solver
 from looped.fitting.fit import ARRIVED
-from looped.fitting.problem import build_problem
+from looped.fitting.problem import BATCH, build_problem
 from looped.fitting.result import Bootstrap, FitResult
 from looped.laws import get_law
 
 METHODS = ("block", "iid")
-GROUP_STARTS = 512  # resamples are solved together in groups of about as many starts
 
 
 def bootstrap(
@@ -72,7 +71,6 @@ def bootstrap(
     refits = _refit_all(problem, weights, np.vstack([drawn, fit.theta]), fit.solver, jobs, progress)
     theta, worse = (np.concatenate(parts) for parts in zip(*refits, strict=True))
     params = pd.DataFrame([law.to_params(each) for each in theta])
-    note = f"in {worse.sum()} of {resamples} resamples the starts missed the optimum; give more"
     return Bootstrap(
         method=method,
         level=level,
@@ -82,14 +80,23 @@ def bootstrap(
         seed=seed,
         draws={name: params[name].tolist() for name in params if name not in fit.fixed},
         refits_worse=int(worse.sum()),
-        warnings=(note,) if worse.any() else (),
+        warnings=tuple(_warnings(problem, theta, worse)),
     )
+
+
+def _warnings(problem, theta, worse):
+    if worse.any():
+        yield f"in {worse.sum()} of {len(worse)} resamples the starts missed the optimum; give more"
+    bound = problem.at_bound(theta)
+    for name, touched in zip(problem.law.param_names, bound.sum(axis=0), strict=True):
+        if touched:
+            yield f"{name} is at the bound of the law's box in {touched} of {len(bound)} resamples"
 
 
 def _refit_all(problem, weights, starts, solver, jobs, progress) -> list[tuple]:
     """For groups of resamples: the best coordinates, and whether only the last start led there."""
     solve = get_solver(solver)
-    size = max(1, GROUP_STARTS // len(starts))
+    size = max(1, BATCH // (len(starts) * weights.shape[1]))
     groups = [weights[i : i + size] for i in range(0, len(weights), size)]
 
     def refit(group):
@@ -104,7 +111,11 @@ def _refit_all(problem, weights, starts, solver, jobs, progress) -> list[tuple]:
         return theta, worse
 
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        return list(pool.map(refit, groups))
+        try:
+            return list(pool.map(refit, groups))
+        except BaseException:  # an interrupt must not wait for what has not begun
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _units(runs, method) -> np.ndarray:

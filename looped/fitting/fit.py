@@ -12,6 +12,7 @@ from looped.registry.schema import KEY
 
 ARRIVED = 1e-6  # relative distance to the best objective within which a start has arrived
 FEW = 0.01  # share of the starts below which the optimum is doubtful
+SMALLEST = {"n_tokens": 1e4, "n_params": 1e3}  # of any language model that was trained
 SINGULAR = 1e-5  # smallest singular value of the scaled Jacobian that still identifies
 
 
@@ -109,8 +110,7 @@ def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str,
                 "well; vary N, D and r more, or hold a parameter with fix",
             )
         )
-    reach = 1e-6 * (problem.upper - problem.lower)
-    bound = problem.free & ((theta - problem.lower <= reach) | (problem.upper - theta <= reach))
+    bound = problem.at_bound(theta)
     if bound.any():
         found.append(
             (FitStatus.AT_BOUND, f"{', '.join(names[bound])}: at the bound of the law's box")
@@ -132,6 +132,11 @@ def _data_warnings(problem, runs):
     again = int(runs.duplicated(key).sum()) if key else 0
     if again:
         yield f"{again} runs repeat another run's settings; each counts on its own"
+    for name in ("n_tokens", "n_params"):
+        if name in runs and runs[name].min() < SMALLEST[name]:
+            yield f"{name} from {runs[name].min():.3g}: counts, not millions or billions, are meant"
+    if "budget" in runs and runs["budget"].nunique() == 1:
+        yield "one budget only: N and D move together, so the exponents are hardly told apart"
     sources = _labels(runs, "source")
     if len(sources) > 1:
         yield f"runs of mixed sources: {', '.join(sources)}"

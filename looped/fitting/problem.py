@@ -15,6 +15,9 @@ import pandas as pd
 from looped.laws import Law
 from looped.splits import split_params
 
+BATCH = 60_000
+"""Residuals (starts x runs) that are worked on at once: some 16 MB of arrays."""
+
 
 class Solution(NamedTuple):
     """Where each start ended: coordinates [S, p] and objective [S]."""
@@ -43,6 +46,11 @@ class Problem:
     def free(self) -> np.ndarray:
         """Which coordinates are not held, [p] of bool."""
         return self.lower < self.upper
+
+    def at_bound(self, theta: np.ndarray) -> np.ndarray:
+        """Which free coordinates of theta [..., p] lie at the end of their box."""
+        reach = 1e-6 * (self.upper - self.lower)
+        return self.free & ((theta - self.lower <= reach) | (self.upper - theta <= reach))
 
     def draw_starts(self, starts: int, rng: np.random.Generator) -> np.ndarray:
         """Start vectors [starts, p], uniform in the law's box; held coordinates at their value."""

@@ -43,6 +43,16 @@ class Bootstrap:
         tail = (1 - self.level) / 2
         return tuple(np.quantile(self.draws[param], [tail, 1 - tail]).tolist())
 
+    def edge_error(self, param: str) -> float:
+        """Monte Carlo error of the interval's ends, from the finite number of resamples.
+
+        The larger of both ends' standard deviations over bootstrap samples of the draws.
+        """
+        draws = np.asarray(self.draws[param])
+        again = np.random.default_rng(self.seed).choice(draws, (1000, len(draws)))
+        tail = (1 - self.level) / 2
+        return float(np.quantile(again, [tail, 1 - tail], axis=1).std(axis=1).max())
+
     def touched(self, value: float) -> int:
         """How many resamples have φ at or beyond `value`, 0 or 1, seen from inside (0, 1)."""
         if "phi" not in self.draws:

@@ -79,11 +79,20 @@ def _read(source, columns) -> pd.DataFrame:
 
 def _read_csv(path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path, skipinitialspace=True)
+        # blank lines count, so that an error names the line that an editor shows
+        frame = pd.read_csv(path, skipinitialspace=True, skip_blank_lines=False)
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
         raise RecordError(
             f"not a CSV table: {error}", file=path, fix="Give comma-separated text with a header"
         ) from None
+    frame.columns = frame.columns.str.strip()
+    if len(frame.columns) == 1 and (found := set(frame.columns[0]) & set(";\t|")):
+        raise RecordError(
+            f"columns separated by {' '.join(map(repr, found))}",
+            file=path,
+            fix="Separate them by commas, and write numbers with a decimal point",
+        )
+    return frame.dropna(how="all")
 
 
 def _renamed(frame, columns, path) -> pd.DataFrame:
@@ -110,7 +119,9 @@ def _select_case(runs, case, with_anchor, source) -> pd.DataFrame:
     own = runs[runs["case"] == case]
     if own.empty:
         known = sorted(runs["case"].unique())
-        raise ValueError(f"case: got {case!r}, expected one of {known} of {str(source)!r}")
+        raise ValueError(
+            f"case: got {case!r}, expected one of {known}, the cases of {str(source)!r}"
+        )
     if not with_anchor or (own["n_recur"] == 1).any():
         return own
     anchor = runs[

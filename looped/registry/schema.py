@@ -105,8 +105,8 @@ def validate(frame: pd.DataFrame, file: str | Path | None = None) -> pd.DataFram
 
     Args:
         frame: rows to check; columns outside the schema are left out.
-        file: where they came from, for the message; rows are then counted as lines of that file,
-            the header being line 1.
+        file: where they came from, for the message; its rows are then named by their line,
+            the header being line 1, and the frame's index counts the lines below it.
 
     Raises:
         RecordError: the first row that fails, with file, row, column, value and what to do.
@@ -120,17 +120,17 @@ def validate(frame: pd.DataFrame, file: str | Path | None = None) -> pd.DataFram
         )
     if frame.empty:
         raise RecordError("no runs", file=file, fix="Give at least one row below the header")
-    first = 2 if file is not None else 0
+    lines = frame.index + 2 if file is not None else frame.index
     rows = [
-        _validate_row({k: v for k, v in row.items() if not _is_missing(v)}, file, first + i)
-        for i, row in enumerate(frame.to_dict("records"))
+        _validate_row({k: v for k, v in row.items() if not _is_missing(v)}, file, line)
+        for line, row in zip(lines, frame.to_dict("records"), strict=True)
     ]
     table = pd.DataFrame([row.model_dump() for row in rows], columns=COLUMNS)
     table = table.astype(dict.fromkeys(_WHOLE, "Int64"))
     floats = table.columns.difference([*_WHOLE, "case", "variant", "source", "flag"])
     table = table.astype(dict.fromkeys(floats, float))
     table["n_params"] = table["n_params"].fillna(table["n_params_once"] + table["n_params_rec"])
-    _require_unique(table, file, first)
+    _require_unique(table, file, lines)
     return table
 
 
@@ -147,19 +147,25 @@ def _validate_row(values, file, row) -> Run:
             row=row,
             field=field,
             value=None if field is None else values.get(field),
-            fix=_REMEDIES.get(field, "Correct the value, or leave it empty if it is not known"),
+            fix=_remedy(field, first["type"]),
         ) from None
 
 
-def _require_unique(table, file, first):
+def _remedy(field, problem) -> str:
+    if problem.endswith("_parsing"):
+        return "Write a number with a decimal point and nothing else"
+    return _REMEDIES.get(field, "Correct the value, or leave it empty if it is not known")
+
+
+def _require_unique(table, file, lines):
     again = table.duplicated(KEY)
     if again.any():
         row = int(again.to_numpy().argmax())
         same = (table[KEY].astype(object).fillna("") == table.loc[row, KEY].fillna("")).all(axis=1)
         raise RecordError(
-            f"the same run as row {first + int(same.to_numpy().argmax())}",
+            f"the same run as row {lines[int(same.to_numpy().argmax())]}",
             file=file,
-            row=first + row,
+            row=lines[row],
             fix="Remove it, or add a `seed` column if it is a repetition",
         )
 
