@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from looped.claims import claims_table, count_table, ours, split_table, tables
+from looped.claims.ours import Ours
 from looped.registry.paper import published_claims
 
 
@@ -18,14 +19,15 @@ def test_every_claim_has_a_verdict(claims):
     assert set(claims["verdict"]) <= known
 
 
-def test_what_can_be_derived_is_reproduced_but_for_three(claims):
+def test_what_can_be_derived_is_reproduced_but_for_four(claims):
     assert set(claims.index[claims["verdict"] == tables.DIFFERS]) == {
         "phi_interval",
-        "B_joint",
+        "beta_page",
+        "B_page",
         "equiv_effective",
     }
     derived = claims[claims["verdict"] != tables.REPORTED]
-    assert (derived["verdict"] == tables.REPRODUCED).sum() >= len(derived) - 6
+    assert (derived["verdict"] == tables.REPRODUCED).sum() >= len(derived) - 8
 
 
 def test_only_claims_of_trained_models_are_reported_only(claims):
@@ -51,16 +53,25 @@ def test_printed_unit_is_that_of_the_last_significant_digit(text, unit):
 
 
 @pytest.mark.parametrize(
-    ("ours", "se", "verdict"),
+    ("text", "number", "options", "verdict"),
     [
-        (0.4594, 0.0, tables.REPRODUCED),
-        (0.4597, 0.0, tables.DIFFERS),
-        (0.4597, 0.0001, tables.WITHIN_READING),
-        (0.4600, 0.0001, tables.DIFFERS),
+        ("0.459", 0.4594, {}, tables.REPRODUCED),
+        ("0.459", 0.4597, {}, tables.DIFFERS),
+        ("0.459", 0.4597, {"se": 0.0001}, tables.WITHIN_READING),
+        ("0.459", 0.4600, {"se": 0.0001}, tables.DIFFERS),
+        ("0.193", 0.1922, {"rounding": 1.0}, tables.REPRODUCED),
+        ("0.193", 0.1918, {"rounding": 1.0}, tables.DIFFERS),
     ],
 )
-def test_the_verdict_follows_the_printed_digits_and_the_reading_error(ours, se, verdict):
-    assert tables._apart("0.459", ours, se)[2] == verdict
+def test_the_verdict_follows_the_printed_digits_and_the_reading_error(
+    text, number, options, verdict
+):
+    assert tables._apart(text, number, Ours(number, **options))[2] == verdict
+
+
+def test_a_published_bound_is_met_from_below_only():
+    verdicts = [tables._apart("0.006", n, Ours(), bound=True)[2] for n in (1e-4, 0.0064, 0.007)]
+    assert verdicts == [tables.REPRODUCED, tables.REPRODUCED, tables.DIFFERS]
 
 
 def test_published_counts_are_reproduced_exactly():

@@ -37,7 +37,7 @@ def split_table() -> pd.DataFrame:
     """φ of every study under every split, beside the published value.
 
     Returns:
-        One row a study and split: study, split, phi, r2, n_runs, published, printed (the same with
+        One row a study and split: study, split, phi, objective, r2, n_runs, published, printed (the same with
         its digits, as text), reproduced.
     """
     printed = published_claims().set_index("id")["value"]
@@ -45,14 +45,14 @@ def split_table() -> pd.DataFrame:
     for study, (claim, selection) in STUDIES.items():
         for split in SPLITS:
             found = study_fit(split=split, **selection)
-            _, _, verdict = _apart(
-                printed[claim], found.params["phi"], study_se(**selection)["phi"]
-            )
+            ours = Ours(found.params["phi"], se=study_se(**selection)["phi"])
+            _, _, verdict = _apart(printed[claim], ours.value, ours)
             rows.append(
                 {
                     "study": study,
                     "split": split,
                     "phi": found.params["phi"],
+                    "objective": found.objective,
                     "r2": found.r2,
                     "n_runs": found.n_runs,
                     "published": float(printed[claim]),
@@ -111,7 +111,8 @@ def _row(claim) -> dict:
     printed = {name: claim[name] for name in ("value", "low", "high") if claim[name]}
     compute = OURS.get(claim["id"])
     ours = Ours() if compute is None else compute()
-    apart = [_apart(text, getattr(ours, name), ours.se) for name, text in printed.items()]
+    bound = set(printed) == {"high"}
+    apart = [_apart(text, getattr(ours, name), ours, bound) for name, text in printed.items()]
     farthest = max(apart, key=lambda each: each[1]) if compute else (np.nan, np.nan, REPORTED)
     digits = {name: _to_digits(getattr(ours, name), text) for name, text in printed.items()}
     return {
@@ -128,14 +129,17 @@ def _row(claim) -> dict:
     }
 
 
-def _apart(text, ours, se) -> tuple[float, float, str]:
-    """Ours minus published, its size in printed units, and the verdict on this number."""
-    difference, unit = ours - float(text), printed_unit(text)
-    excess = abs(difference) - unit / 2
+def _apart(text, number, ours, bound=False) -> tuple[float, float, str]:
+    """Ours minus published, its size in printed units, and the verdict on this number.
+
+    A published bound ("at most") is met by anything below it.
+    """
+    difference, unit = number - float(text), printed_unit(text)
+    excess = (difference if bound else abs(difference)) - ours.rounding * unit
     if excess <= 1e-9 * unit:
         verdict = REPRODUCED
     else:
-        verdict = WITHIN_READING if excess <= READING_ERRORS * se else DIFFERS
+        verdict = WITHIN_READING if excess <= READING_ERRORS * ours.se else DIFFERS
     return difference, abs(difference) / unit, verdict
 
 
