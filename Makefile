@@ -1,4 +1,4 @@
-# Everything a reader needs, from a machine with Python 3.11 or newer and make.
+# Everything a reader needs, from a machine with Python 3.11, 3.12 or 3.13 and make.
 # `make` alone lists the commands.
 
 PYTHON ?= python3
@@ -34,8 +34,8 @@ clean: ## remove the built book, but not .venv
 	rm -rf _build
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "looped needs Python 3.11 or newer, and '$(PYTHON)' is not one:" \
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	  echo "looped needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is none of them:" \
 	       "name another, as in  make PYTHON=python3.12 book" >&2; exit 1; }
 	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { \

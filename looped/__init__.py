@@ -24,6 +24,7 @@ from looped.fitting.optimal import (
     exponents,
     power_law_exponents,
     runs_at_width,
+    stack_of,
 )
 from looped.fitting.result import Bootstrap, FitResult, FitStatus
 from looped.fitting.sensitivity import profile_phi, propagate_se
@@ -67,6 +68,7 @@ __all__ = [
     "residual_summary",
     "runs_at_width",
     "split_params",
+    "stack_of",
 ]
 
 

@@ -12,9 +12,8 @@ from looped.errors import ConfigError
 VARIANTS = ("none", "linear", "additive", "passthrough", "hyperconnect")
 """How the prelude's output enters each recurrence; `none` is the plain stack, n_recur = 1 only."""
 
-PAPER_LAYERS = 20
 PAPER_SHARED = 16
-"""Layers executed by the paper's stacks, and how many of them the loop block executes."""
+"""Layers that the loop block of the paper's 20-layer stacks executes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

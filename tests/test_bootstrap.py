@@ -78,7 +78,7 @@ def test_row_order_does_not_matter_to_whole_cells(runs, fit):
 def test_a_resample_is_a_fit_of_the_drawn_cells(runs, fit):
     """The first resample, drawn here from the same seed, fitted as a table of repeated runs."""
     drawn = np.random.default_rng(8).integers(0, 24, (2, 24))
-    cell = runs.groupby(["budget", "n_recur"]).ngroup()
+    cell = runs.groupby(["n_recur", "budget"]).ngroup()
     repeated = runs.loc[np.concatenate([runs.index[cell == unit] for unit in drawn[0]])]
     assert len(set(drawn[0])) < 24  # some cells twice, some not at all
     alone = looped.fit(repeated, split="fitted", starts=30)
@@ -154,8 +154,28 @@ def test_runs_of_another_fit_are_refused(runs, fit):
         looped.bootstrap(runs.assign(val_loss=runs["val_loss"] + 0.01), fit)
 
 
+def test_cells_of_one_run_or_one_cell_are_no_blocks(runs, fit):
+    achieved = runs.assign(budget=runs["n_tokens"] * runs["flops_per_token"])
+    single = looped.bootstrap(achieved, fit, resamples=2, starts=3)
+    assert "most cells hold a single run: is `budget` the nominal one?" in single.warnings
+    cell = runs[(runs["budget"] == 2.15e19) | (runs["budget"] == 1e19)].assign(budget=1e19)
+    one = cell[cell["n_recur"] == 8]
+    alone = looped.fit(one, law="chinchilla", starts=5)
+    with pytest.raises(ValueError, match="all runs are in one"):
+        looped.bootstrap(one, alone)
+
+
+def test_a_hard_resample_is_not_given_up(all_runs):
+    """Few runs of three architectures: starts creep, in some resamples all of them."""
+    few = all_runs.sample(14, random_state=148)
+    fit = looped.fit(few, starts=60)
+    drawn = {"resamples": 40, "method": "iid", "seed": 1}
+    some, many = (looped.bootstrap(few, fit, starts=n, **drawn) for n in (20, 60))
+    np.testing.assert_allclose(some.draws["phi"], many.draws["phi"], atol=2e-3)
+
+
 def test_cells_need_their_columns_and_single_runs_do_not(runs, fit):
     bare = runs.drop(columns="budget")
-    with pytest.raises(ValueError, match=r"needs the columns \['budget', 'n_recur'\].*'iid'"):
+    with pytest.raises(ValueError, match=r"cells need \['budget'\] of every run.*iid"):
         looped.bootstrap(bare, fit)
     assert looped.bootstrap(bare, fit, resamples=2, starts=3, method="iid").n_units == 116

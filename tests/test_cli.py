@@ -79,8 +79,8 @@ def test_counts_of_the_ablation_stack():
     assert values["n_params"] == looped.accounting.n_params(config)
     assert values["n_params"] == values["n_params_once"] + values["n_params_rec"]
     assert values["flops_per_token"] == looped.accounting.flops_per_token(config)
-    assert values["overhead_forward"] == pytest.approx(4 / 120, rel=2e-3)
-    assert 0 < values["overhead_training"] < values["overhead_forward"]
+    assert values["overhead_blocks"] == pytest.approx(4 / 120, rel=2e-3)
+    assert 0 < values["overhead_training"] < values["overhead_blocks"]
     assert values["n_tokens"] == looped.accounting.tokens_at_budget(config, 1e18)
     table = as_table("count", "--d-model", 640, "--n-recur", 4).set_index("quantity")["value"]
     assert table["n_params"] == values["n_params"]
@@ -100,7 +100,7 @@ def test_counts_follow_variant_and_truncation():
     assert linear["n_params_injection"] == 2 * 640**2
     assert lanes["n_params_injection"] == 0 < lanes["n_params_lanes"]
     assert truncated["overhead_training"] < 0
-    assert plain["overhead_training"] == plain["overhead_forward"] == 0
+    assert plain["overhead_training"] == plain["overhead_blocks"] == 0
 
 
 def test_fit_has_the_documented_fields_and_the_published_phi(fit_paper):

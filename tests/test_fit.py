@@ -248,7 +248,7 @@ def test_fit_survives_json_exactly(fit_paper, runs, tmp_path):
 
 def test_a_file_of_another_kind_is_no_fit(fit_paper):
     values = fit_paper().to_dict()
-    with pytest.raises(ValueError, match=r"not a fit: missing \['r2'\], unknown \['R2'\]"):
+    with pytest.raises(ValueError, match=r"not a FitResult: missing \['r2'\], unknown \['R2'\]"):
         FitResult.from_dict({"R2" if k == "r2" else k: v for k, v in values.items()})
 
 

@@ -37,8 +37,8 @@ def split_table() -> pd.DataFrame:
     """φ of every study under every split, beside the published value.
 
     Returns:
-        One row a study and split: study, split, phi, objective, r2, n_runs, published, printed (the same with
-        its digits, as text), reproduced.
+        One row a study and split: study, split, phi, objective, r2, n_runs, published, printed
+        (the same with its digits, as text), reproduced.
     """
     printed = published_claims().set_index("id")["value"]
     rows = []

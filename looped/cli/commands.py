@@ -1,7 +1,6 @@
 """The commands of `looped`, each a thin layer over one function of the package."""
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 import pandas as pd
@@ -66,18 +65,18 @@ def count_command(
     d_model = d_model_of_width(width) if d_model is None else d_model
     config = paper_config(d_model, n_recur, variant, bptt)
     values = _counts(config, budget)
-    if as_json:
+    if as_json and not as_csv:
         show.print_json({name: value for name, value, _ in values} | {"config": config.to_dict()})
         return
     frame = pd.DataFrame(values, columns=["quantity", "value", "unit"])
     title = f"d_model {d_model}, r = {n_recur}, variant {config.variant}"
-    show.show_rows(frame, title, as_json=False, as_csv=as_csv)
+    show.show_rows(frame, title, as_json=as_json, as_csv=as_csv)
 
 
 def _counts(config, budget) -> list[tuple[str, float, str]]:
-    plain = replace(paper_config(config.d_model, 1), vocab_size=config.vocab_size)
+    plain = paper_config(config.d_model, 1)
     counts = accounting.counts(config)
-    executed = counts["n_params_once"] + config.n_recur * counts["n_params_rec"]
+    forward = _block_flops(config) / _block_flops(plain)
     training = counts["flops_per_token"] / accounting.flops_per_token(plain)
     rows = [
         (f"n_params_{section}", int(value), "parameters")
@@ -85,12 +84,18 @@ def _counts(config, budget) -> list[tuple[str, float, str]]:
     ]
     rows += [(name, value, _unit(name)) for name, value in counts.items()]
     rows += [
-        ("overhead_forward", executed / accounting.n_params(plain) - 1, "of r = 1, no head"),
+        ("overhead_blocks", forward - 1, "of r = 1, forward, no attention and head"),
         ("overhead_training", training - 1, "of r = 1"),
     ]
     if budget is not None:
         rows.append(("n_tokens", accounting.tokens_at_budget(config, budget), "tokens"))
     return rows
+
+
+def _block_flops(config) -> float:
+    """Forward FLOPs per token of all but attention and unembedding."""
+    head = accounting.FORWARD * config.vocab_size * config.d_model
+    return accounting.inference_flops_per_token(config, context=0) - head
 
 
 def _unit(name) -> str:
@@ -195,22 +200,10 @@ def optimal_command(
     """Fit the joint law, and print its compute-optimal sizes of the paper's stacks."""
     frame = opt.read_runs(runs, case, None, budget_min, budget_max, mapping)
     fitted = looped.fit(frame, "joint", split, starts=starts, seed=seed, fix=opt.held(fix))
-    rows = [looped.compute_optimal(fitted, _stack(frame, r), budget) for r in n_recur]
+    rows = [looped.compute_optimal(fitted, looped.stack_of(frame, r), budget) for r in n_recur]
     title = f"Compute-optimal sizes by the joint law of {runs}, {case}, split {split}"
     show.show_rows(pd.concat(rows), title, as_json=as_json, as_csv=as_csv)
     opt.warn(fitted.warnings)
-
-
-def _stack(frame, n_recur):
-    """The paper's stack at r, with the variant and truncation of the runs if they have that r."""
-    known = frame.loc[frame["n_recur"] == n_recur, ["variant", "bptt"]].drop_duplicates()
-    variant, bptt = known.iloc[0] if len(known) == 1 else (pd.NA, pd.NA)
-    return paper_config(
-        d_model_of_width(10),  # any width: the search replaces it
-        n_recur,
-        None if pd.isna(variant) else variant,
-        None if pd.isna(bptt) else int(bptt),
-    )
 
 
 @app.command("claims")

@@ -1,5 +1,6 @@
 """What the commands share: their options, reading the runs, and errors as one line."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -57,6 +58,9 @@ class OneLineErrors(TyperGroup):
             return super().invoke(ctx)
         except FitError as error:
             fail(error, NO_ESTIMATE)
+        except BrokenPipeError:  # the reader of our output has seen enough, as `| head`
+            sys.stdout = None
+            raise typer.Exit(0) from None
         except (ValueError, OSError) as error:
             fail(error, BAD_INPUT)
 

@@ -15,7 +15,7 @@ import numpy as np
 from looped.fitting.problem import BATCH, Problem, Solution
 
 MAX_ITERATIONS = 2000  # on small tables most starts creep along a flat valley or a bound
-PATIENCE, STRAGGLERS = 100, 0.05  # from there on, a share of the starts that is not waited for
+PATIENCE, STRAGGLERS = 100, 0.05  # from there on, a share of a fit's starts is not waited for
 AT_REST = 1e-10  # relative decrease of the objective that counts as none
 NEAR = 1e-2  # relative decrease below which the curvature is the Huber sum's own
 OUTSIDE = 0.03  # of the reweighted curvature, kept beyond δ then: it scales the damping
@@ -68,6 +68,8 @@ def _descend(problem, theta) -> Solution:
     rise = np.full(len(theta), DAMPING_UP)
     at_rest = np.zeros(len(theta), bool)
     active = np.arange(len(theta))
+    one_fit = problem.weights.ndim == problem.log_loss.ndim == 1  # else each row counts
+    few = STRAGGLERS * len(theta) if one_fit else 0
     for iteration in range(MAX_ITERATIONS):
         current = problem.rows(active)
         step = _step(current, theta[active], *(part[active] for part in model), damping[active])
@@ -88,7 +90,7 @@ def _descend(problem, theta) -> Solution:
             for whole, part in zip(model, parts, strict=True):
                 whole[moved] = part
         active = active[(damping[active] < DAMPING_MAX) & ~at_rest[active]]
-        if len(active) <= (STRAGGLERS * len(theta) if iteration > PATIENCE else 0):
+        if len(active) <= (few if iteration > PATIENCE else 0):
             break
     return Solution(theta, objective)
 

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from looped.fitting import get_solver
-from looped.fitting.fit import ARRIVED
-from looped.fitting.problem import BATCH, build_problem
+from looped.fitting.fit import at_optimum
+from looped.fitting.isoflop import CELL, cell_numbers
+from looped.fitting.problem import BATCH
 from looped.fitting.result import Bootstrap, FitResult
 from looped.laws import get_law
 
@@ -57,13 +58,7 @@ def bootstrap(
             f"got resamples={resamples}, level={level}; expected at least 2, and a level in (0, 1)"
         )
     law = get_law(fit.law)
-    problem = build_problem(runs, law, fit.split or "stated", fit.delta, fit.fixed)
-    again = float(problem.objective(fit.theta[None])[0])
-    if len(runs) != fit.n_runs or not np.isclose(again, fit.objective, rtol=1e-6, atol=1e-20):
-        raise ValueError(
-            f"{len(runs)} runs with objective {again:.6g} at the fit of {fit.n_runs} runs with "
-            f"{fit.objective:.6g}; give the runs that were fitted"
-        )
+    problem = fit.problem(runs)
     units = _units(runs, method)
     rng = np.random.default_rng(seed)
     weights = _multiplicities(units, resamples, rng)
@@ -80,11 +75,13 @@ def bootstrap(
         seed=seed,
         draws={name: params[name].tolist() for name in params if name not in fit.fixed},
         refits_worse=int(worse.sum()),
-        warnings=tuple(_warnings(problem, theta, worse)),
+        warnings=tuple(_warnings(problem, theta, worse, units)),
     )
 
 
-def _warnings(problem, theta, worse):
+def _warnings(problem, theta, worse, units):
+    if 1.5 * len(np.unique(units)) > len(units) > len(np.unique(units)):
+        yield "most cells hold a single run: is `budget` the nominal one?"
     if worse.any():
         yield f"in {worse.sum()} of {len(worse)} resamples the starts missed the optimum; give more"
     bound = problem.at_bound(theta)
@@ -102,10 +99,10 @@ def _refit_all(problem, weights, starts, solver, jobs, progress) -> list[tuple]:
     def refit(group):
         rows = replace(problem, weights=np.repeat(group, len(starts), axis=0))
         solution = solve(rows, np.tile(starts, (len(group), 1)))
-        objective = solution.objective.reshape(len(group), len(starts))
+        objective = np.nan_to_num(solution.objective, nan=np.inf).reshape(len(group), -1)
         best = objective.argmin(axis=1)
         theta = solution.theta.reshape(*objective.shape, -1)[np.arange(len(group)), best]
-        worse = objective[:, -1] < objective[:, :-1].min(axis=1) * (1 - ARRIVED)
+        worse = ~at_optimum(objective[:, :-1].min(axis=1), objective[:, -1], problem.delta)
         if progress is not None:
             progress(len(group))
         return theta, worse
@@ -124,13 +121,13 @@ def _units(runs, method) -> np.ndarray:
         raise ValueError(f"method: got {method!r}, expected one of {METHODS}")
     if method == "iid":
         return np.arange(len(runs))
-    cell = ["budget", "n_recur"]
-    if not set(cell) <= set(runs) or runs[cell].isna().any(axis=None):
-        raise ValueError(
-            f"the block bootstrap draws (budget, r) cells and needs the columns {cell} of every "
-            "run; add them or use method='iid'"
-        )
-    return runs.groupby(cell).ngroup().to_numpy()
+    try:
+        units = cell_numbers(runs)
+    except ValueError as error:
+        raise ValueError(f"the block bootstrap draws {CELL} cells: {error}, or use iid") from None
+    if units.max() == 0:
+        raise ValueError("all runs are in one (budget, r) cell; use method iid")
+    return units
 
 
 def _multiplicities(units, resamples, rng) -> np.ndarray:

@@ -1,5 +1,7 @@
 """`fit`: a law on a table of runs, by the paper's protocol (section 4.1)."""
 
+from importlib.metadata import version
+
 import numpy as np
 import pandas as pd
 
@@ -8,7 +10,6 @@ from looped.fitting import get_solver
 from looped.fitting.problem import Problem, Solution, build_problem
 from looped.fitting.result import FitResult, FitStatus
 from looped.laws import get_law
-from looped.registry.schema import KEY
 
 ARRIVED = 1e-6  # relative distance to the best objective within which a start has arrived
 FEW = 0.01  # share of the starts below which the optimum is doubtful
@@ -43,15 +44,16 @@ def fit(
         ValueError: runs or arguments that cannot be fitted.
         FitError: no start reached a finite objective.
     """
-    fix = dict(fix or {})
+    starts, seed, delta = int(starts), int(seed), float(delta)
     if starts < 1:
         raise ValueError(f"starts: got {starts}, expected at least 1")
+    fix = {name: float(value) for name, value in (fix or {}).items()}
     chosen = get_law(law)
     problem = build_problem(runs, chosen, split, delta, fix)
     drawn = problem.draw_starts(starts, np.random.default_rng(seed))
     solution = get_solver(solver)(problem, drawn)
     theta, objective = best_of(solution)
-    arrived = share_arrived(solution.objective, objective)
+    arrived = float(at_optimum(solution.objective, objective, delta).mean())
     status, warnings = _judge(problem, theta, runs, arrived, starts)
     predicted = np.exp(chosen.predict(theta[None], problem.design).log_loss[0])
     actual = np.exp(problem.log_loss)
@@ -75,6 +77,7 @@ def fit(
         seed=seed,
         cases=_labels(runs, "case"),
         sources=_labels(runs, "source"),
+        versions={name: version(name) for name in ("looped", "numpy", "scipy")},
         residuals=tuple(residuals.tolist()),
     )
 
@@ -83,18 +86,17 @@ def best_of(solution: Solution) -> tuple[np.ndarray, float]:
     """The coordinates and objective of the best start. Raises FitError if none is finite."""
     objective = np.where(np.isfinite(solution.objective), solution.objective, np.inf)
     best = int(objective.argmin())
-    if not np.isfinite(objective[best]):
+    if not (np.isfinite(objective[best]) and np.isfinite(solution.theta[best]).all()):
         raise FitError(
             f"none of {len(objective)} starts reached a finite objective; check the units of the "
-            "runs (parameters and tokens as plain counts, loss in nats per token)"
+            "runs (parameters and tokens as plain counts, loss in nats per token) and held values"
         )
     return solution.theta[best], objective[best]
 
 
-def share_arrived(objectives: np.ndarray, best: float) -> float:
-    """Share of the starts whose objective is the best one, to ARRIVED."""
-    noise = np.finfo(float).eps  # exact data leave an objective of rounding errors only
-    return float((objectives <= best * (1 + ARRIVED) + noise**1.5).mean())
+def at_optimum(objective, best, delta: float) -> np.ndarray:
+    """Which objectives are the best one, to ARRIVED or to what rounding leaves of exact data."""
+    return objective <= best * (1 + ARRIVED) + 1e-18 * delta**2
 
 
 def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str, ...]]:
@@ -115,7 +117,7 @@ def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str,
         found.append(
             (FitStatus.AT_BOUND, f"{', '.join(names[bound])}: at the bound of the law's box")
         )
-    if arrived < FEW or (starts > 1 and arrived * starts < 2):
+    if arrived < FEW or arrived * starts < 2:
         found.append(
             (
                 FitStatus.FEW_STARTS,
@@ -128,9 +130,8 @@ def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str,
 
 
 def _data_warnings(problem, runs):
-    key = [name for name in KEY if name in runs and name != "seed"]
-    again = int(runs.duplicated(key).sum()) if key else 0
-    if again:
+    key = [name for name in (*problem.law.columns, "n_tokens", "case", "bptt") if name in runs]
+    if again := int(runs.duplicated(key).sum()):
         yield f"{again} runs repeat another run's settings; each counts on its own"
     for name in ("n_tokens", "n_params"):
         if name in runs and runs[name].min() < SMALLEST[name]:
@@ -140,6 +141,9 @@ def _data_warnings(problem, runs):
     sources = _labels(runs, "source")
     if len(sources) > 1:
         yield f"runs of mixed sources: {', '.join(sources)}"
+    own = _labels(runs[runs["n_recur"] > 1], "case") if "n_recur" in runs else ()
+    if len(own) > 1:
+        yield f"runs of mixed cases: {', '.join(own)}"
     if "phi" not in problem.law.exponents:
         recurrences = _labels(runs, "n_recur")
         if len(recurrences) > 1:

@@ -16,14 +16,17 @@ def parabola_minimum(n_params, val_loss) -> dict[str, float]:
         n_params_star, val_loss_star (nats per token) and curvature (nats).
 
     Raises:
+        ValueError: an N that is not positive, or a loss that is not finite.
         NoMinimum: fewer than three widths, a parabola that opens downwards, or a vertex outside
             the range of the runs (the minimum is then not bracketed).
     """
-    log_n, loss = np.log(np.asarray(n_params, float)), np.asarray(val_loss, float)
-    if len(np.unique(log_n)) < 3:
-        raise NoMinimum(
-            f"a parabola needs three widths, got {len(np.unique(log_n))}; add runs to the cell"
-        )
+    n_params, loss = np.asarray(n_params, float), np.asarray(val_loss, float)
+    if not ((n_params > 0) & np.isfinite(n_params) & np.isfinite(loss)).all():
+        raise ValueError(f"expected positive N and finite losses, got {n_params} and {loss}")
+    log_n = np.log(n_params)
+    widths = len(np.unique(log_n.round(3)))
+    if widths < 3:
+        raise NoMinimum(f"a parabola needs three widths, got {widths}; add runs to the cell")
     centre = log_n.mean()
     curvature, slope, level = np.polyfit(log_n - centre, loss, 2)
     if curvature <= 0:
@@ -52,11 +55,10 @@ def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
         n_tokens_star (the cell's tokens at that size), refusal.
 
     Raises:
-        ValueError: runs without n_recur, budget or n_params, which make the cells.
+        ValueError: runs without the columns that this needs, or of several cases in a cell.
     """
-    lacking = [name for name in (*CELL, "n_params") if name not in runs or runs[name].isna().any()]
-    if lacking:
-        raise ValueError(f"isoFLOP cells need {lacking} of every run; add them")
+    cell_numbers(runs)
+    _require(runs, ["n_params", "n_tokens", "val_loss"])
     rows = []
     for (n_recur, budget), cell in runs.groupby(CELL):
         row = {"n_recur": n_recur, "budget": budget, "n_runs": len(cell)}
@@ -67,6 +69,24 @@ def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
             row |= dict.fromkeys(MINIMUM, np.nan) | {"refusal": str(refusal)}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def cell_numbers(runs: pd.DataFrame) -> np.ndarray:
+    """For each run, the number of its (n_recur, budget) cell, [n].
+
+    Raises:
+        ValueError: a run without either, or a cell that holds the runs of several cases.
+    """
+    _require(runs, CELL)
+    if "case" in runs and (runs.groupby(CELL)["case"].nunique() > 1).any():
+        raise ValueError("a cell holds the runs of several cases; choose one case")
+    return runs.groupby(CELL).ngroup().to_numpy()
+
+
+def _require(runs, columns):
+    lacking = [name for name in columns if name not in runs or runs[name].isna().any()]
+    if lacking:
+        raise ValueError(f"isoFLOP cells need {lacking} of every run; add them")
 
 
 def _tokens_at(n_params, cell) -> float:

@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.optimize import minimize_scalar
 
 from looped import accounting
-from looped.config import ModelConfig
-from looped.errors import NoMinimum
+from looped.config import ModelConfig, paper_config
+from looped.errors import ConfigError, NoMinimum
 from looped.fitting.result import FitResult
 
 LOG_WIDTHS = (np.log(16.0), np.log(131_072.0))
@@ -43,6 +43,36 @@ def runs_at_width(config: ModelConfig, d_model, *, budget=None, n_tokens=None) -
             "budget": tokens * flops,
         }
     )
+
+
+def stack_of(runs: pd.DataFrame, n_recur: int) -> ModelConfig:
+    """The paper's stack at one recurrence, with the variant and truncation of the runs there.
+
+    Its d_model is only a place holder: `compute_optimal` and `runs_at_width` take real widths.
+
+    Raises:
+        ConfigError: runs of several variants, or whose counts are not those of the paper's stack.
+    """
+    at = runs[runs["n_recur"] == n_recur]
+    variant, bptt = (_only(at, name) for name in ("variant", "bptt"))
+    config = paper_config(640, int(n_recur), variant, None if bptt is None else int(bptt))
+    known = at.dropna(subset=["d_model"]) if "d_model" in at else at.iloc[:0]
+    counted = accounting.n_params(config, known["d_model"].to_numpy(float)) if len(known) else 0
+    if len(known) and not np.allclose(counted, known["n_params"], rtol=1e-6):
+        raise ConfigError(
+            f"the runs at r = {n_recur} are not of the paper's 20-layer stack: N = "
+            f"{known['n_params'].iloc[0]:.6g} at d_model {known['d_model'].iloc[0]}, expected "
+            f"{counted[0]:.6g}; give compute_optimal a ModelConfig of your own"
+        )
+    return config
+
+
+def _only(runs, column):
+    """The one value of a column, None if it is missing."""
+    values = runs[column].drop_duplicates().tolist() if column in runs else []
+    if len(values) > 1:
+        raise ConfigError(f"runs of several {column}s: {values}; choose one case")
+    return None if not values or pd.isna(values[0]) else values[0]
 
 
 def compute_optimal(fit: FitResult, config: ModelConfig, budgets) -> pd.DataFrame:
@@ -90,7 +120,13 @@ def _optimum(fit, config, budget) -> dict:
 
 
 def exponent(budgets, sizes) -> float:
-    """Exponent of a size in the budget: the slope of log size on log budget."""
+    """Exponent of a size in the budget: the slope of log size on log budget.
+
+    Raises:
+        ValueError: fewer than two different budgets.
+    """
+    if len(np.unique(budgets)) < 2:
+        raise ValueError(f"an exponent needs two budgets, got {np.unique(budgets).tolist()}")
     return float(np.polyfit(np.log(budgets), np.log(sizes), 1)[0])
 
 

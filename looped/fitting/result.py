@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from looped.fitting.problem import Problem, build_problem
 from looped.laws import get_law
 from looped.laws.joint import n_params_effective
 from looped.splits import split_params
@@ -57,6 +58,8 @@ class Bootstrap:
         """How many resamples have φ at or beyond `value`, 0 or 1, seen from inside (0, 1)."""
         if "phi" not in self.draws:
             raise ValueError(f"'phi' was not resampled; resampled: {sorted(self.draws)}")
+        if value not in (0, 1):
+            raise ValueError(f"touched: got {value!r}, expected 0 or 1")
         phi = np.asarray(self.draws["phi"])
         return int((phi <= 0).sum() if value == 0 else (phi >= 1).sum())
 
@@ -76,8 +79,20 @@ class Bootstrap:
     @classmethod
     def from_dict(cls, values: dict) -> "Bootstrap":
         """The bootstrap of `to_dict`'s values; the derived ones are computed anew."""
-        own = {name: values[name] for name in cls.__dataclass_fields__}
+        derived = {*values.get("draws", ()), "touched_0", "touched_1"}
+        own = _own_fields(cls, {k: v for k, v in values.items() if k not in derived})
         return cls(**own | {"warnings": tuple(own["warnings"])})
+
+
+def _own_fields(cls, values: dict) -> dict:
+    """The values if they are just those of a dataclass's fields. Raises ValueError otherwise."""
+    names = {field.name for field in fields(cls)}
+    if set(values) != names:
+        raise ValueError(
+            f"not a {cls.__name__}: missing {sorted(names - set(values))}, "
+            f"unknown {sorted(set(values) - names)}"
+        )
+    return dict(values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +117,7 @@ class FitResult:
     seed: int
     cases: tuple[str, ...]
     sources: tuple[str, ...]
+    versions: dict[str, str]  # of the packages that the numbers come from
     residuals: tuple[float, ...]  # in the order of the runs
     interval: Bootstrap | None = None
 
@@ -109,6 +125,18 @@ class FitResult:
     def theta(self) -> np.ndarray:
         """The parameters as the law's coordinates."""
         return get_law(self.law).to_theta(self.params)
+
+    def problem(self, runs: pd.DataFrame) -> Problem:
+        """The minimisation that this fit solved. Raises ValueError for runs that are not its."""
+        law = get_law(self.law)
+        problem = build_problem(runs, law, self.split or "stated", self.delta, self.fixed)
+        again = float(problem.objective(self.theta[None])[0])
+        if len(runs) != self.n_runs or not np.isclose(again, self.objective, 1e-6, 1e-20):
+            raise ValueError(
+                f"{len(runs)} runs with objective {again:.6g} at the fit of {self.n_runs} runs "
+                f"with {self.objective:.6g}; give the runs that were fitted"
+            )
+        return problem
 
     def predict(self, runs: pd.DataFrame) -> np.ndarray:
         """Loss of each run by the law, nats per token [n]; needs the law's columns only."""
@@ -132,21 +160,17 @@ class FitResult:
         """Plain values by field name; `from_dict` is the exact inverse."""
         values = asdict(replace(self, interval=None))
         values = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-        return values | {"interval": self.interval and self.interval.to_dict()}
+        interval = None if self.interval is None else self.interval.to_dict()
+        return values | {"interval": interval}
 
     @classmethod
     def from_dict(cls, values: dict) -> "FitResult":
-        """The fit of `to_dict`'s values. Raises ValueError on missing or unknown fields."""
-        names = {field.name for field in fields(cls)}
-        if set(values) != names:
-            raise ValueError(
-                f"not a fit: missing {sorted(names - set(values))}, "
-                f"unknown {sorted(set(values) - names)}"
-            )
-        tuples = ("warnings", "cases", "sources", "residuals")
-        interval = values["interval"] and Bootstrap.from_dict(values["interval"])
-        plain = values | {name: tuple(values[name]) for name in tuples}
-        return cls(**plain | {"status": FitStatus(values["status"]), "interval": interval})
+        """The fit of `to_dict`'s values. Raises ValueError on a missing field."""
+        own = _own_fields(cls, values)
+        own |= {name: tuple(own[name]) for name in ("warnings", "cases", "sources", "residuals")}
+        if own["interval"] is not None:
+            own["interval"] = Bootstrap.from_dict(own["interval"])
+        return cls(**own | {"status": FitStatus(own["status"])})
 
     def to_json(self, path: str | Path | None = None) -> str:
         """JSON text, also written to `path` if one is given."""

@@ -7,7 +7,6 @@ import pandas as pd
 
 from looped.fitting.batched import solve_batched
 from looped.fitting.fit import fit
-from looped.fitting.problem import build_problem
 from looped.fitting.result import FitResult
 from looped.laws import get_law
 
@@ -22,14 +21,17 @@ def propagate_se(
     not the scatter of the runs about the law: that is the bootstrap's.
 
     Raises:
-        ValueError: runs without val_loss_se.
+        ValueError: fewer than two draws, runs that are not the fit's, without val_loss_se, or with
+            errors as large as the loss.
     """
-    if runs["val_loss_se"].isna().any():
-        raise ValueError(
-            "val_loss_se is missing for some runs; give it for each, or leave this out"
-        )
+    if draws < 2:
+        raise ValueError(f"draws: got {draws}, expected at least 2")
+    if "val_loss_se" not in runs or runs["val_loss_se"].isna().any():
+        raise ValueError("val_loss_se is missing for some runs; give it for each")
+    if (runs["val_loss_se"] > 0.1 * runs["val_loss"]).any():
+        raise ValueError("val_loss_se is above a tenth of val_loss; are both nats per token?")
     law = get_law(fitted.law)
-    problem = build_problem(runs, law, fitted.split or "stated", fitted.delta, fitted.fixed)
+    problem = fitted.problem(runs)
     errors = np.random.default_rng(seed).standard_normal((draws, len(runs)))
     noisy = np.log(runs["val_loss"].to_numpy() + runs["val_loss_se"].to_numpy() * errors)
     starts = np.tile(fitted.theta, (draws, 1))

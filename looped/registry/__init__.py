@@ -1,5 +1,6 @@
 """Runs by source. A new source is one folder in `runs/` and one line in SOURCES."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -80,8 +81,16 @@ def _read(source, columns) -> pd.DataFrame:
 def _read_csv(path) -> pd.DataFrame:
     try:
         # blank lines count, so that an error names the line that an editor shows
-        frame = pd.read_csv(path, skipinitialspace=True, skip_blank_lines=False)
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+            frame = pd.read_csv(
+                path, skipinitialspace=True, skip_blank_lines=False, index_col=False
+            )
+    except (
+        pd.errors.EmptyDataError,
+        pd.errors.ParserError,
+        pd.errors.ParserWarning,
+        UnicodeDecodeError,
+    ) as error:
         raise RecordError(
             f"not a CSV table: {error}", file=path, fix="Give comma-separated text with a header"
         ) from None
