@@ -75,12 +75,12 @@ def bootstrap(
         seed=seed,
         draws={name: params[name].tolist() for name in params if name not in fit.fixed},
         refits_worse=int(worse.sum()),
-        warnings=tuple(_warnings(problem, theta, worse, units)),
+        warnings=tuple(_warnings(problem, theta, worse, units, method)),
     )
 
 
-def _warnings(problem, theta, worse, units):
-    if 1.5 * len(np.unique(units)) > len(units) > len(np.unique(units)):
+def _warnings(problem, theta, worse, units, method):
+    if method == "block" and 1.5 * (units.max() + 1) > len(units):
         yield "most cells hold a single run: is `budget` the nominal one?"
     if worse.any():
         yield f"in {worse.sum()} of {len(worse)} resamples the starts missed the optimum; give more"
