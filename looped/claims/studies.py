@@ -56,7 +56,7 @@ def study_se(law: str = "joint", **study) -> pd.Series:
 @cache
 def joint_bootstrap() -> Bootstrap:
     """Resamples of the (budget, r) cells: more than the paper's 200, whose ends are noisy."""
-    return bootstrap(study_runs(), study_fit(), resamples=2000, starts=20)
+    return bootstrap(study_runs(), study_fit(), resamples=2000, starts=10)
 
 
 @cache

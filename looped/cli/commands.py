@@ -26,6 +26,23 @@ app = typer.Typer(
 
 app.add_typer(book, name="book")
 
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(looped.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    ] = False,
+) -> None:
+    """Iso-depth scaling laws of looped language models, from runs to φ."""
+
+
 READ = ["case", "n_recur", "budget", "d_model", "n_params", "n_tokens", "val_loss", "source"]
 """Columns of the table of runs that fit on a terminal."""
 

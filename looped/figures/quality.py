@@ -79,11 +79,7 @@ def _table(fits, figure) -> pd.DataFrame:
     tables = []
     for label, (runs, fit) in fits.items():
         parts.require(runs, COLUMNS, figure)
-        if len(runs) != fit.n_runs:
-            raise ValueError(
-                f"figure {figure}: {label!r} has {len(runs)} runs, but its fit is of {fit.n_runs}; "
-                "give the fitted runs"
-            )
+        fit.problem(runs)  # refuses runs that are not the fit's
         predicted = fit.predict(runs)
         tables.append(
             parts.drawable(runs).assign(

@@ -83,8 +83,14 @@ def build_problem(
     _require_positive(counted, law)
     lower, upper = np.array(law.bounds, dtype=float).T
     for name in fix:
-        held = law.param_names.index(name) if name in law.param_names else 0
-        lower[held] = upper[held] = law.coordinate_of(name, fix)
+        value = law.coordinate_of(name, fix)
+        held = law.param_names.index(name)
+        if not lower[held] <= value <= upper[held]:
+            raise ValueError(
+                f"fix: got {name} = {fix[name]:g}, outside the box of law {law.name!r}: "
+                f"{law.coordinates[held]} from {lower[held]:g} to {upper[held]:g}"
+            )
+        lower[held] = upper[held] = value
     free = int((lower < upper).sum())
     if not free:
         raise ValueError(f"fix holds every parameter of law {law.name!r}; leave at least one free")
