@@ -10,6 +10,7 @@ Data flow: runs (`registry`) with counts (`accounting`) -> table -> law (`laws`)
 """
 
 import importlib
+from importlib.metadata import version
 
 from looped.accounting import counts
 from looped.config import ModelConfig, d_model_of_width, paper_config
@@ -33,7 +34,7 @@ from looped.laws import LAWS
 from looped.registry import SOURCES, load_runs
 from looped.splits import SPLITS, split_params
 
-__version__ = "0.1.0"
+__version__ = version("looped")
 
 __all__ = [
     "LAWS",

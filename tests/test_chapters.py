@@ -40,9 +40,9 @@ def test_cells_are_thin_and_define_nothing(chapter):
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
         assert not any(line.lstrip().startswith(("def ", "class ")) for line in lines)
-        assert len(lines) <= 20
+        assert len(lines) <= 16
         if not {"hide-input", "remove-cell"} & set(cell.metadata.get("tags", [])):
-            assert len(lines) <= 13
+            assert len(lines) <= 10
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
