@@ -31,7 +31,7 @@ def fit(
     """Fit a law to runs: the best of many starts, drawn uniformly in the law's box.
 
     Args:
-        runs: table of `load_runs`, or any with the law's columns, n_tokens and val_loss.
+        runs: table of `load_runs`, or any with the law's columns and val_loss.
         law: a name in `looped.laws.LAWS`.
         split: what counts as recurring (`looped.splits`); laws without φ take N as it is.
         starts: how many starts.
@@ -130,7 +130,7 @@ def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str,
 
 
 def _data_warnings(problem, runs):
-    key = [name for name in (*problem.law.columns, "n_tokens", "case", "bptt") if name in runs]
+    key = [name for name in (*problem.law.columns, "case", "bptt") if name in runs]
     if again := int(runs.duplicated(key).sum()):
         yield f"{again} runs repeat another run's settings; each counts on its own"
     for name in ("n_tokens", "n_params"):
