@@ -79,6 +79,15 @@ def inference_flops_per_token(config: ModelConfig, d_model=None, context: int | 
     return once + config.n_recur * step
 
 
+def block_flops_per_token(config: ModelConfig, d_model=None):
+    """Forward FLOPs per token of the blocks' and the injection's parameters, without attention.
+
+    In the paper's stacks the injection adds r / 120 to it (section 3.2).
+    """
+    head = FORWARD * config.vocab_size * _width(config, d_model)
+    return inference_flops_per_token(config, d_model, context=0) - head
+
+
 def kv_cache_bytes_per_token(
     config: ModelConfig, d_model=None, kept: int | None = None, bytes_per_value: int = 2
 ):

@@ -7,7 +7,6 @@ own drawing of it.
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from charts import PROFILE, STUDIES, csv_of, drawn_of, drawn_text, ratios, sections, spec_of
 
@@ -93,16 +92,6 @@ class TestSlider:
         assert phi["value"] == pytest.approx(paper.fit.params["phi"], abs=1e-4)
         assert (phi["bind"]["min"], phi["bind"]["max"]) == (0, 1)
         assert budget["bind"]["options"] == sorted(set(paper.runs["budget"]))
-
-    def test_curves_at_real_widths(self, paper):
-        """Their budgets are tokens x FLOPs, so not exactly the nominal ones."""
-        config = looped.paper_config(128, 4)
-        widths = np.geomspace(400, 1200, 11)
-        curves = pd.concat(
-            [looped.runs_at_width(config, widths, budget=b) for b in set(paper.runs["budget"])]
-        )
-        spec = spec_of(figures.phi_slider(paper.runs, paper.fit, curves))
-        assert sorted(len(rows) for rows in spec["datasets"].values())[0] == len(curves)
 
     def test_needs_a_law_with_phi(self, paper, fit_paper):
         with pytest.raises(ValueError, match="no φ"):

@@ -111,6 +111,14 @@ def test_the_page_gets_specification_image_label_and_data():
     assert base64.b64decode(data).decode() == RUNS.to_csv(index=False)
 
 
+def test_missing_text_is_null_in_the_page():
+    chart = theme.finish(alt.Chart(RUNS).mark_point().encode(text="note:N"), "a", "A.", RUNS)
+    page = render.mimebundle(chart.to_dict())["text/html"]
+    spec = page.split('<script type="application/json">')[1].split("</script>")[0]
+    assert "NaN" not in spec
+    assert json.loads(spec)["datasets"]
+
+
 def test_no_text_of_a_chart_can_end_its_script_element():
     finished = theme.finish(chart(), "a", "Ends </script> here.")
     assert render.mimebundle(finished.to_dict())["text/html"].count("</script>") == 1

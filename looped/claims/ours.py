@@ -112,14 +112,8 @@ def _token_ratio() -> Ours:
 
 
 def _overhead(n_recur) -> Callable[[], Ours]:
-    """The injection's parameters, each passed r times, over those of the blocks."""
-
-    def ours():
-        sections = accounting.params_by_section(paper_config(640, n_recur))
-        blocks = sections["prelude"] + n_recur * sections["loop"] + sections["coda"]
-        return Ours(n_recur * sections["injection"] / blocks)
-
-    return ours
+    looped, plain = (accounting.block_flops_per_token(paper_config(640, r)) for r in (n_recur, 1))
+    return lambda: Ours(looped / plain - 1)
 
 
 BILLION = paper_config(2048, 4)  # the width at which the non-looped model has 1.0B parameters

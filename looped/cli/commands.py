@@ -93,7 +93,7 @@ def count_command(
 def _counts(config, budget) -> list[tuple[str, float, str]]:
     plain = paper_config(config.d_model, 1)
     counts = accounting.counts(config)
-    forward = _block_flops(config) / _block_flops(plain)
+    forward = accounting.block_flops_per_token(config) / accounting.block_flops_per_token(plain)
     training = counts["flops_per_token"] / accounting.flops_per_token(plain)
     rows = [
         (f"n_params_{section}", int(value), "parameters")
@@ -107,12 +107,6 @@ def _counts(config, budget) -> list[tuple[str, float, str]]:
     if budget is not None:
         rows.append(("n_tokens", accounting.tokens_at_budget(config, budget), "tokens"))
     return rows
-
-
-def _block_flops(config) -> float:
-    """Forward FLOPs per token of all but attention and unembedding."""
-    head = accounting.FORWARD * config.vocab_size * config.d_model
-    return accounting.inference_flops_per_token(config, context=0) - head
 
 
 def _unit(name) -> str:

@@ -4,8 +4,8 @@ import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
+from looped.fitting.isoflop import CELL
 
-CELL = ["n_recur", "budget"]
 SIZES = {"n_params": "Optimal parameters N*", "n_tokens": "Optimal tokens D*"}
 
 CROSS = "M-0.7,-0.7L0.7,0.7M-0.7,0.7L0.7,-0.7"

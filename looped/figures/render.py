@@ -33,7 +33,8 @@ def enable() -> None:
 
 def mimebundle(spec: dict, **_metadata) -> dict:
     """The forms of a chart, by MIME type: HTML for the book, PNG for print, text for the rest."""
-    spec = dict(spec)
+    # Altair writes missing text as NaN, which is no JSON: a browser would draw nothing.
+    spec = json.loads(json.dumps(spec), parse_constant=lambda _: None)
     about = spec.pop("usermeta", {}).get("looped", {})
     description = spec.get("description", "Chart without a description")
     label = html.escape(description)

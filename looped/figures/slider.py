@@ -14,7 +14,7 @@ LAW_COLUMNS = ["n_recur", "n_params_once", "n_params_rec", "n_tokens"]
 COLUMNS = ["budget", "n_params", *LAW_COLUMNS]
 
 
-def phi_slider(runs: pd.DataFrame, fit: FitResult, curves: pd.DataFrame | None = None):
+def phi_slider(runs: pd.DataFrame, fit: FitResult):
     """Runs of one budget and the joint law's curves at the φ of a slider.
 
     The law's other parameters stay at the fit, so that at its φ the curves go through the runs and
@@ -23,8 +23,6 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult, curves: pd.DataFrame | None =
     Args:
         runs: the fitted runs.
         fit: of the joint law.
-        curves: rows at real widths (concatenated `looped.runs_at_width`) to draw smooth curves
-            through, of the same budgets; None for curves from run to run.
 
     Raises:
         ValueError: a law without φ, or a column or all rows are missing.
@@ -34,9 +32,7 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult, curves: pd.DataFrame | None =
     parts.require(runs, [*COLUMNS, "val_loss"], "phi_slider")
     counted = split_params(runs, fit.split)
     points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})
-    widths = points if curves is None else split_params(curves, fit.split)
-    parts.require(widths, COLUMNS, "phi_slider")
-    chart = _layers(points, widths[COLUMNS], fit).properties(title=_note(runs, points, fit))
+    chart = _layers(points, fit).properties(title=_note(runs, points, fit))
     return theme.finish(
         chart,
         name="phi-slider",
@@ -55,10 +51,10 @@ def predicted_loss(fit: FitResult, phi: str) -> str:
     )
 
 
-def _layers(points, widths, fit) -> alt.LayerChart:
+def _layers(points, fit) -> alt.LayerChart:
     phi, budget = _controls(points, fit)
-    # Budgets from real widths are tokens x FLOPs: equal to the nominal one to rounding.
-    chosen = f"abs(datum.budget / {budget.name} - 1) < 0.001"
+    chosen = f"datum.budget == {budget.name}"
+    widths = points[COLUMNS]
     x = theme.axis(alt.X, "n_params", log=True)
     lines = parts.recur_lines(points["n_recur"])
     curves = (
