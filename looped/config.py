@@ -12,8 +12,17 @@ from looped.errors import ConfigError
 VARIANTS = ("none", "linear", "additive", "passthrough", "hyperconnect")
 """How the prelude's output enters each recurrence; `none` is the plain stack, n_recur = 1 only."""
 
+NEEDS_EVERY_RECURRENCE = {
+    "passthrough": "reaches prelude and embedding through the first recurrence alone",
+    "hyperconnect": "passes through the lanes of every recurrence",
+}
+"""Variants that truncated backpropagation would cut off: what happens to their gradient."""
+
 PAPER_SHARED = 16
 """Layers that the loop block of the paper's 20-layer stacks executes."""
+
+PAPER_VOCAB = 32_001
+"""Tokens of the paper: Llama 2's 32,000 and the mark at the beginning of each row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +34,7 @@ class ModelConfig:
     """
 
     d_model: int
+    d_head: int = 128
     n_recur: int = 1
     n_prelude: int = 2
     n_loop: int = 16
@@ -32,14 +42,15 @@ class ModelConfig:
     variant: str = "none"
     bptt: int | None = None  # last recurrences that carry gradient; None = all
     n_lanes: int = 2  # hyperconnections only
-    vocab_size: int = 32_064  # rows in memory: Llama 2's 32,000 + 1, padded to a multiple of 64
+    vocab_size: int = 32_064  # rows in memory: PAPER_VOCAB padded to a multiple of 64
+    vocab_used: int | None = None  # rows that are tokens, the rest is padding; None = all
     seq_len: int = 2048
 
     def __post_init__(self):
-        for field in ("d_model", "n_recur", "n_loop", "n_lanes", "vocab_size", "seq_len"):
-            _require_whole(field, getattr(self, field), 1)
+        for field in ("d_model", "d_head", "n_recur", "n_loop", "n_lanes", "vocab_size", "seq_len"):
+            require_whole(field, getattr(self, field), 1)
         for field in ("n_prelude", "n_coda"):
-            _require_whole(field, getattr(self, field), 0)
+            require_whole(field, getattr(self, field), 0)
         if self.variant not in VARIANTS:
             raise ConfigError(f"variant: got {self.variant!r}, expected one of {VARIANTS}")
         if self.variant == "none" and self.n_recur > 1:
@@ -47,21 +58,51 @@ class ModelConfig:
                 f"variant 'none' is the plain stack, got n_recur={self.n_recur}; "
                 f"choose one of {VARIANTS[1:]} to loop"
             )
+        self._check_heads()
+        if self.vocab_used is not None:
+            require_whole("vocab_used", self.vocab_used, 1)
+            if self.vocab_used > self.vocab_size:
+                raise ConfigError(
+                    f"vocab_used: got {self.vocab_used} tokens for vocab_size={self.vocab_size} "
+                    "rows; use None for all rows"
+                )
         if self.bptt is not None:
             self._check_bptt()
 
+    def _check_heads(self):
+        if self.d_head % 2:
+            raise ConfigError(
+                f"d_head: got {self.d_head}, expected an even number, since rotary positions turn "
+                "pairs of channels"
+            )
+        if self.d_model % self.d_head:
+            raise ConfigError(
+                f"d_head: got {self.d_head}, which does not divide d_model={self.d_model}; "
+                "set d_head to a divisor"
+            )
+
     def _check_bptt(self):
-        _require_whole("bptt", self.bptt, 1)
+        require_whole("bptt", self.bptt, 1)
         if self.bptt > self.n_recur:
             raise ConfigError(
                 f"bptt: got {self.bptt} recurrences with gradient of n_recur={self.n_recur}; "
                 "use None for full backpropagation"
             )
-        if self.variant == "hyperconnect" and self.bptt < self.n_recur:
+        if self.bptt < self.n_recur and (why := NEEDS_EVERY_RECURRENCE.get(self.variant)):
             raise ConfigError(
-                f"bptt: got {self.bptt} with variant 'hyperconnect', whose lanes carry the "
-                "gradient of every recurrence; use bptt=None"
+                f"bptt: got {self.bptt} of n_recur={self.n_recur} with variant {self.variant!r}, "
+                f"whose gradient {why}; use bptt=None"
             )
+
+    @property
+    def n_heads(self) -> int:
+        """Attention heads of each layer."""
+        return self.d_model // self.d_head
+
+    @property
+    def n_vocab(self) -> int:
+        """Tokens that can be predicted: vocab_size without its padding."""
+        return self.vocab_size if self.vocab_used is None else self.vocab_used
 
     @property
     def n_layers(self) -> int:
@@ -107,11 +148,13 @@ def paper_config(
         d_model=d_model,
         n_recur=n_recur,
         n_loop=PAPER_SHARED // n_recur,
+        vocab_used=PAPER_VOCAB,
         variant=variant or ("linear" if n_recur > 1 else "none"),
         bptt=bptt,
     )
 
 
-def _require_whole(field, value, least):
+def require_whole(field: str, value: object, least: int) -> None:
+    """Raise ConfigError unless the value of a field is a whole number of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{field}: got {value!r}, expected a whole number of at least {least}")

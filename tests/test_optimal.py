@@ -45,7 +45,7 @@ def test_the_optimum_spends_its_budget(fit_paper, n_recur):
 def test_sizes_follow_the_closed_form_where_flops_are_a_power_law(fit_paper):
     """Almost without vocabulary and context F = 6 N: N* = (α A / β B (C / 6)^β)^(1 / (α + β))."""
     fit = fit_paper(law="chinchilla", n_recur=1)
-    config = replace(paper_config(640, 1), vocab_size=1, seq_len=1)
+    config = replace(paper_config(640, 1), vocab_size=1, vocab_used=None, seq_len=1)
     a, b, alpha, beta = (fit.params[name] for name in ("A", "B", "alpha", "beta"))
     budgets = np.array([1e20, 1e22, 1e24])
     best = compute_optimal(fit, config, budgets)
