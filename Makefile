@@ -8,12 +8,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help venv book test lab bench clean
+.PHONY: help venv train book test lab bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
 
 venv: $(VENV)/.installed ## create .venv with the pinned dependencies (the others call it)
+
+train: $(VENV)/.installed-train ## add torch and the laptop corpus: to train models, test the trainer and run all chapters
 
 book: venv ## execute the chapters and build _build/html/index.html (PROFILE=quick for small settings)
 	@$(BIN)/python -m looped.book build --profile $(PROFILE)
@@ -43,6 +45,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	       "(on Debian and Ubuntu the package python3-venv), then try again" >&2; exit 1; }
 	@echo "Installing looped[book,test] with the versions of constraints.txt (about a minute)"
 	@$(PIP) --editable '.[book,test]'
+	@touch $@
+
+$(VENV)/.installed-train: $(VENV)/.installed
+	@echo "Installing looped[train,laptop,tensorboard] with the versions of constraints.txt"
+	@$(PIP) --editable '.[train,laptop,tensorboard]'
 	@touch $@
 
 $(VENV)/.installed-lab: $(VENV)/.installed

@@ -5,8 +5,12 @@
     fit = looped.fit(runs, law="joint", split="stated")
     looped.figures.isoflop(runs, looped.isoflop_minima(runs))
 
-Data flow: runs (`registry`) with counts (`accounting`) -> table -> law (`laws`) -> fit (`fitting`)
--> claims (`claims`) -> figures (`figures`) -> chapters (`book/`). Imports look left only.
+    spec = looped.laptop_run(d_model=64, n_recur=4)
+    record = looped.train(spec, "work/first")
+
+Data flow: spec (`spec`, `recipes`) -> run (`data`, `model`, `training`) -> record (`registry`) with
+counts (`accounting`) -> table -> law (`laws`) -> fit (`fitting`) -> claims (`claims`) -> figures
+(`figures`) -> chapters (`book/`). Imports look left only.
 """
 
 import importlib
@@ -14,7 +18,7 @@ from importlib.metadata import version
 
 from looped.accounting import counts
 from looped.config import ModelConfig, d_model_of_width, paper_config
-from looped.errors import ConfigError, FitError, NoMinimum, RecordError
+from looped.errors import ConfigError, FitError, NoMinimum, RecordError, TrainingError
 from looped.fitting.bootstrap import bootstrap
 from looped.fitting.fit import fit
 from looped.fitting.isoflop import isoflop_minima, loss_gaps, parabola_minimum
@@ -31,13 +35,17 @@ from looped.fitting.result import Bootstrap, FitResult, FitStatus
 from looped.fitting.sensitivity import profile_phi, propagate_se
 from looped.fitting.summary import fit_table, residual_summary
 from looped.laws import LAWS
+from looped.recipes import RECIPES, laptop_run, paper_run
 from looped.registry import SOURCES, load_runs
+from looped.registry.record import RunRecord, read_record
+from looped.spec import RunSpec, TrainConfig
 from looped.splits import SPLITS, split_params
 
 __version__ = version("looped")
 
 __all__ = [
     "LAWS",
+    "RECIPES",
     "SOURCES",
     "SPLITS",
     "Bootstrap",
@@ -48,6 +56,10 @@ __all__ = [
     "ModelConfig",
     "NoMinimum",
     "RecordError",
+    "RunRecord",
+    "RunSpec",
+    "TrainConfig",
+    "TrainingError",
     "bootstrap",
     "compute_optimal",
     "counts",
@@ -59,13 +71,16 @@ __all__ = [
     "fit",
     "fit_table",
     "isoflop_minima",
+    "laptop_run",
     "load_runs",
     "loss_gaps",
     "paper_config",
+    "paper_run",
     "parabola_minimum",
     "power_law_exponents",
     "profile_phi",
     "propagate_se",
+    "read_record",
     "residual_summary",
     "runs_at_width",
     "split_params",
@@ -73,8 +88,27 @@ __all__ = [
 ]
 
 
+_ON_FIRST_USE = {  # and, but for the figures, not part of `import *`
+    "figures": ("looped.figures", None),  # the fitting side does not wait for the charts
+    "train": ("looped.training.loop", "train"),  # nor for torch, which it does not need
+    "prepare_corpus": ("looped.data.prepare", "prepare"),
+    "Corpus": ("looped.data.corpus", "Corpus"),
+    "load_trained": ("looped.training.checkpoint", "load_trained"),
+    "read_metrics": ("looped.training.metrics", "read_metrics"),
+}
+
+
 def __getattr__(name):
-    """Load `looped.figures` on first use: the fitting side does not wait for the charts."""
-    if name == "figures":
-        return importlib.import_module("looped.figures")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load on first use what needs an extra or takes long."""
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _ON_FIRST_USE[name]
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("looped"):
+            raise
+        raise ModuleNotFoundError(
+            f"looped.{name} needs {error.name}: pip install 'looped[train]'", name=error.name
+        ) from None
+    return getattr(loaded, attribute) if attribute else loaded

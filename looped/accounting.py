@@ -127,6 +127,36 @@ def counts(config: ModelConfig) -> dict[str, float]:
     }
 
 
+def executed_layers(config: ModelConfig) -> list[dict]:
+    """The layers of one forward pass in order, each with the stored layer that it runs.
+
+    Keys: position (from 1), section, layer (number of the stored layer, from 1), recurrence (from
+    1; None outside the loop), reused (the layer has run before), gradient (backward reaches it),
+    injection (the prelude's output enters before it).
+    """
+    first_with_gradient = config.n_recur - config.n_recur_grad + 1
+    rows = [("prelude", layer, None) for layer in range(config.n_prelude)]
+    for recurrence in range(1, config.n_recur + 1):
+        loop = range(config.n_prelude, config.n_prelude + config.n_loop)
+        rows += [("loop", layer, recurrence) for layer in loop]
+    stored = config.n_prelude + config.n_loop
+    rows += [("coda", layer, None) for layer in range(stored, stored + config.n_coda)]
+    return [
+        {
+            "position": position,
+            "section": section,
+            "layer": layer + 1,
+            "recurrence": recurrence,
+            "reused": recurrence is not None and recurrence > 1,
+            "gradient": recurrence is None or recurrence >= first_with_gradient,
+            "injection": config.variant in ("linear", "additive")
+            and recurrence is not None
+            and layer == config.n_prelude,
+        }
+        for position, (section, layer, recurrence) in enumerate(rows, start=1)
+    ]
+
+
 def _width(config, d_model):
     return config.d_model if d_model is None else np.asarray(d_model, dtype=float)
 

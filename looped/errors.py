@@ -24,3 +24,7 @@ class FitError(RuntimeError):
 
 class NoMinimum(FitError):
     """An isoFLOP cell without an interior minimum, or with fewer than three runs."""
+
+
+class TrainingError(RuntimeError):
+    """A run that cannot go on: names the step and what went wrong; its last checkpoint is kept."""

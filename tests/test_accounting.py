@@ -1,5 +1,7 @@
 """Counts against the published ones, and against what they are counts of."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -153,3 +155,16 @@ def test_tokens_are_the_nearest_whole_batches_and_at_least_one():
 def test_a_budget_that_is_none_is_refused(budget):
     with pytest.raises(ValueError, match=r"budget: got .* expected a positive number of FLOPs"):
         accounting.tokens_at_budget(ModelConfig(d_model=128), budget)
+
+
+@pytest.mark.parametrize("n_recur", [1, 2, 4, 8])
+def test_executed_layers_store_what_is_counted_and_run_what_is_executed(n_recur):
+    config = paper_config(640, n_recur, bptt=math.ceil(n_recur / 2))
+    layers = accounting.executed_layers(config)
+    assert [layer["position"] for layer in layers] == list(range(1, config.n_layers + 1))
+    stored = {layer["layer"] for layer in layers}
+    assert stored == set(range(1, config.n_prelude + config.n_loop + config.n_coda + 1))
+    assert sum(not layer["reused"] for layer in layers) == len(stored)
+    assert sum(layer["injection"] for layer in layers) == (n_recur if n_recur > 1 else 0)
+    cut = sum(not layer["gradient"] for layer in layers)
+    assert cut == (config.n_recur - config.n_recur_grad) * config.n_loop

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from charts import PROFILE, STUDIES, csv_of, drawn_of, ratios, sections, spec_of
+from charts import PROFILE, STUDIES, csv_of, curves, drawn_of, layers, ratios, sections, spec_of
 
 import looped
 from looped import figures
@@ -53,6 +53,8 @@ FIGURES = {
     "split_phi": lambda p: figures.split_phi(STUDIES),
     "params_by_section": lambda p: figures.params_by_section(sections()),
     "profile": lambda p: figures.profile(PROFILE),
+    "schematic": lambda p: figures.schematic(layers()),
+    "training_curves": lambda p: figures.training_curves(curves()),
 }
 
 

@@ -13,6 +13,7 @@ from looped import accounting
 from looped.book import app as book
 from looped.cli import options as opt
 from looped.cli import show
+from looped.cli.train import train_command
 from looped.config import d_model_of_width, paper_config
 from looped.laws import get_law
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 
 app.add_typer(book, name="book")
+app.command("train")(train_command)
 
 
 def _print_version(asked: bool) -> None:

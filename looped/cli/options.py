@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 import looped
 from looped.config import VARIANTS
-from looped.errors import FitError
+from looped.errors import FitError, TrainingError
 from looped.fitting import SOLVERS
 from looped.fitting.bootstrap import METHODS
 
@@ -56,12 +56,12 @@ class OneLineErrors(TyperGroup):
     def invoke(self, ctx):
         try:
             return super().invoke(ctx)
-        except FitError as error:
+        except (FitError, TrainingError) as error:
             fail(error, NO_ESTIMATE)
         except BrokenPipeError:  # the reader of our output has seen enough, as `| head`
             sys.stdout = None
             raise typer.Exit(0) from None
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ImportError) as error:
             fail(error, BAD_INPUT)
 
 

@@ -1,6 +1,7 @@
 """Charts and tables of the book: one function a figure, one look, no fit and no file access."""
 
 from looped.figures import render
+from looped.figures.architecture import schematic, training_curves
 from looped.figures.counts import params_by_section, recurrence_ratios
 from looped.figures.isoflop_curves import isoflop
 from looped.figures.optima import frontier, gaps, optimal_sizes
@@ -22,8 +23,10 @@ __all__ = [
     "profile",
     "recurrence_ratios",
     "residuals",
+    "schematic",
     "split_phi",
     "table",
+    "training_curves",
 ]
 
 render.enable()

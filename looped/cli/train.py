@@ -1,0 +1,148 @@
+"""`looped train`: one run, from a recipe or as a run of the paper's grid."""
+
+import inspect
+import logging
+import os
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+import looped
+from looped.cli import options as opt
+from looped.cli import show
+from looped.recipes import RECIPES
+from looped.registry.record import RunRecord
+from looped.spec import RunSpec
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C or SIGTERM, with a checkpoint."""
+
+UNITS = {
+    "val_loss": "nats/token",
+    "val_loss_se": "nats/token, over validation rows",
+    "val_rows": "rows",
+    "train_loss": "nats/token, last tenth of the steps",
+    "n_tokens": "tokens",
+    "n_steps": "steps",
+    "epochs": "passes over the training split",
+    "flops": "FLOPs",
+    "seconds": "s",
+    "tokens_per_second": "tokens/s",
+}
+
+Preset = Annotated[str, typer.Option(help=f"Recipe: one of {', '.join(RECIPES)}.")]
+
+
+def train_command(
+    preset: Preset = "paper",
+    width: Annotated[int | None, typer.Option(help="The paper's width s (preset paper).")] = None,
+    d_model: Annotated[int | None, typer.Option(help="Model size (preset laptop).")] = None,
+    n_recur: Annotated[int | None, typer.Option(help="Times r that the loop block runs.")] = None,
+    variant: opt.Variant = None,
+    bptt: opt.Bptt = None,
+    budget: Annotated[float | None, typer.Option(help="Training FLOPs; or --tokens.")] = None,
+    tokens: Annotated[float | None, typer.Option(help="Training tokens; or --budget.")] = None,
+    lr: Annotated[float | None, typer.Option(help="MuonH rate at the reference.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights and the order of rows.")] = 0,
+    case: Annotated[str, typer.Option(help="Name of the study.")] = "baseline",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: work/ID.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Folder of a prepared corpus.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    attention: Annotated[str, typer.Option(help="auto, sdpa, flash2, flash3, flash4.")] = "auto",
+    compile: Annotated[bool, typer.Option("--compile", help="Compile each block.")] = False,
+    micro_rows: Annotated[int | None, typer.Option(help="Rows of one pass; default: fits.")] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Steps between checkpoints; default: five minutes.")
+    ] = None,
+    tracker: Annotated[
+        list[str] | None, typer.Option(help="tensorboard, wandb (repeatable).")
+    ] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Train a model; stopped at any moment, the same command goes on from there.
+
+    With several processes: torchrun --standalone --nproc-per-node 8 -m looped train ...
+    """
+    first = os.environ.get("RANK", "0") == "0"
+    logging.basicConfig(level=logging.INFO if first else logging.WARNING, format="%(message)s")
+    spec = make_spec(
+        preset,
+        width=width,
+        d_model=d_model,
+        n_recur=n_recur,
+        variant=variant,
+        bptt=bptt,
+        budget=budget,
+        n_tokens=None if tokens is None else int(tokens),
+        lr=lr,
+        seed=seed,
+        case=case,
+    )
+    run = out or Path("work") / spec.run_id
+    if first:
+        logging.info("run %s in %s: %s steps", spec.run_id, run, f"{spec.n_steps:,}")
+    try:
+        record = looped.train(
+            spec,
+            run,
+            corpus=corpus or _corpus(spec),
+            device=device,
+            attention=attention,
+            compile=compile,
+            micro_rows=micro_rows,
+            checkpoint_every=checkpoint_every,
+            trackers=tracker or (),
+        )
+    except KeyboardInterrupt as stopped:
+        logging.warning("%s", stopped)
+        raise typer.Exit(INTERRUPTED) from None
+    if first:
+        _print(record, run, as_json)
+
+
+def make_spec(preset: str, **settings) -> RunSpec:
+    """Spec of a recipe with the settings that are given (None: the recipe's own).
+
+    Raises:
+        ValueError: an unknown recipe, a setting that it does not have, or one that it lacks.
+    """
+    if preset not in RECIPES:
+        raise ValueError(f"--preset: got {preset!r}, expected one of {', '.join(RECIPES)}")
+    given = {name: value for name, value in settings.items() if value is not None}
+    parameters = inspect.signature(RECIPES[preset]).parameters
+    sizes = {"width", "d_model"}
+    if wrong := sorted(sizes & set(given) - set(parameters)):
+        other = ", ".join(f"--{_option(name)}" for name in sorted(sizes & set(parameters)))
+        raise ValueError(f"--{_option(wrong[0])}: preset {preset!r} takes {other} instead")
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and parameter.kind != parameter.VAR_KEYWORD:
+            if name not in given:
+                raise ValueError(f"preset {preset!r} needs --{_option(name)}")
+    return RECIPES[preset](**given)
+
+
+def _option(name) -> str:
+    return name.replace("_", "-")
+
+
+def _corpus(spec):
+    """The laptop corpus is prepared where it is not yet; others are asked for by name."""
+    from looped.data.corpus import default_folder
+    from looped.data.prepare import prepare
+
+    folder = default_folder(spec.corpus, spec.model.n_vocab, spec.model.seq_len)
+    if spec.corpus == "laptop" and not (folder / "corpus.json").is_file():
+        logging.info("preparing the laptop corpus in %s, once (about a minute)", folder)
+        return prepare("laptop", vocab_size=spec.model.n_vocab, seq_len=spec.model.seq_len)
+    return folder
+
+
+def _print(record: RunRecord, run: Path, as_json: bool) -> None:
+    if as_json:
+        show.print_json(record.model_dump())
+        return
+    result = record.result.model_dump()
+    frame = pd.DataFrame({"result": result.keys(), "value": result.values()})
+    show.print_table(frame.assign(unit=frame["result"].map(UNITS)), f"Run {record.run_id} in {run}")

@@ -1,0 +1,166 @@
+"""The record of a finished run: written once, whole or not at all; read as a row of the table.
+
+A record says what was asked for (`spec`), what it cost (`counts`, `flops`), what came out
+(`val_loss` with its standard error over the rows of the validation split), and where it comes from
+(seed, versions, hashes of text and tokenizer, kind of hardware). It names no host and no user.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from looped import accounting
+from looped.errors import ConfigError, RecordError
+from looped.registry.schema import validate
+from looped.spec import RunSpec
+
+SCHEMA = 1
+"""Version of the record's layout."""
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Result(_Part):
+    """What the run ended with; losses in nats per token."""
+
+    val_loss: Positive
+    val_loss_se: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # over validation rows
+    val_rows: Annotated[int, Field(gt=1)]
+    train_loss: Positive  # mean of the last tenth of the steps
+    n_tokens: Annotated[int, Field(gt=0)]
+    n_steps: Annotated[int, Field(gt=0)]
+    epochs: Positive  # passes over the training split
+    flops: Positive  # achieved: n_tokens x flops_per_token
+    seconds: Positive  # of training, over all processes started, without validation
+    tokens_per_second: Positive
+
+
+class Provenance(_Part):
+    """Where the result comes from."""
+
+    created: str  # UTC date and time of the end, ISO 8601
+    hardware: str  # kind of processor or card
+    n_processes: Annotated[int, Field(gt=0)]
+    precision: Literal["float32", "bfloat16"]
+    attention: str
+    compiled: bool
+    resumed: Annotated[int, Field(ge=0)]  # times that the run went on from a checkpoint
+    versions: dict[str, str]
+    code: str  # version of this package, with the commit where it is known
+    corpus_sha256: Sha256
+    tokenizer_sha256: Sha256
+
+
+class RunRecord(_Part):
+    """One run: `spec` as of `RunSpec.to_dict`, counts as of `looped.counts`."""
+
+    schema_version: Literal[SCHEMA] = SCHEMA
+    run_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    spec: dict
+    counts: dict[str, float]
+    result: Result
+    provenance: Provenance
+
+    @model_validator(mode="after")
+    def _is_of_its_spec(self):
+        spec = self.run_spec
+        if spec.run_id != self.run_id:
+            raise ValueError(f"run_id {self.run_id} is not that of its spec, {spec.run_id}")
+        if self.result.n_tokens != spec.train.n_tokens:
+            raise ValueError(
+                f"n_tokens {self.result.n_tokens} is not the spec's {spec.train.n_tokens}"
+            )
+        return self
+
+    @property
+    def run_spec(self) -> RunSpec:
+        """The spec as an object."""
+        return RunSpec.from_dict(self.spec)
+
+    def row(self) -> dict:
+        """This run as a row of the table of runs (`looped.registry.schema`)."""
+        spec = self.run_spec
+        model = spec.model
+        return {
+            "case": spec.case,
+            "n_recur": model.n_recur,
+            "d_model": model.d_model,
+            "variant": model.variant,
+            "bptt": model.bptt,
+            "budget": spec.budget or self.result.flops,
+            "n_params_once": accounting.n_params_once(model),
+            "n_params_rec": accounting.n_params_rec(model),
+            "n_params": accounting.n_params(model),
+            "n_tokens": self.result.n_tokens,
+            "flops_per_token": accounting.flops_per_token(model),
+            "val_loss": self.result.val_loss,
+            "val_loss_se": self.result.val_loss_se,
+            "seed": spec.train.seed,
+            "source": "measured",
+        }
+
+
+def write_record(record: RunRecord, folder: str | Path) -> Path:
+    """Write `folder/RUN_ID.json`, whole or not at all; a record that is there is never replaced.
+
+    Raises:
+        FileExistsError: the run is recorded there already.
+    """
+    path = Path(folder) / f"{record.run_id}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("w") as file:
+        file.write(record.model_dump_json(indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(partial, path)  # unlike a rename, it fails where the name is taken
+    except FileExistsError:
+        raise FileExistsError(
+            f"{path} is recorded already; remove it first to record the run again"
+        ) from None
+    finally:
+        partial.unlink()
+    return path
+
+
+def read_record(path: str | Path) -> RunRecord:
+    """The record at `path`.
+
+    Raises:
+        RecordError: not a record, or one that contradicts itself.
+    """
+    try:
+        return RunRecord.model_validate_json(Path(path).read_text())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RecordError(
+            first["msg"].removeprefix("Value error, "),
+            file=path,
+            field=".".join(map(str, first["loc"])) or None,
+            fix="Records are written by looped.train and are not edited by hand",
+        ) from None
+    except ConfigError as error:
+        raise RecordError(str(error), file=path) from None
+
+
+def read_records(folder: str | Path) -> pd.DataFrame:
+    """The table of all runs recorded in a folder, by name of their files.
+
+    Raises:
+        RecordError: a record that cannot be read, or a folder without one.
+    """
+    paths = sorted(Path(folder).glob("*.json"))
+    if not paths:
+        raise RecordError(
+            "no records", file=folder, fix="Name a folder of the JSON files of looped.train"
+        )
+    return validate(pd.DataFrame([read_record(path).row() for path in paths]))

@@ -1,0 +1,96 @@
+"""Checkpoints of a run: the newest few, each whole or not there.
+
+RUN/checkpoints/step-00000100/model.safetensors   weights, fp32
+                              optimizer.pt        state of the optimisers, tensors only
+                              state.json          step, seconds, times resumed
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_model, save_model
+
+from looped.model.looped_lm import LoopedLM
+from looped.spec import RunSpec
+
+FOLDER = "checkpoints"
+SPEC = "spec.json"
+_WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.pt", "state.json"
+
+
+@dataclass
+class State:
+    """How far a run has come."""
+
+    step: int = 0  # optimiser steps done; the position in the data follows from it
+    seconds: float = 0.0  # of training, validation not counted
+    resumed: int = 0  # times that the run went on from a checkpoint
+
+
+def save(run: Path, state: State, model: LoopedLM, optimizer_state: dict, keep: int) -> Path:
+    """Write a checkpoint in full, then remove all but the newest `keep`."""
+    folder = run / FOLDER
+    final = folder / f"step-{state.step:08d}"
+    partial = folder / f".{final.name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_model(model, str(partial / _WEIGHTS))
+    torch.save(optimizer_state, partial / _OPTIMIZER)
+    (partial / _STATE).write_text(json.dumps(asdict(state)))
+    for path in [*partial.iterdir(), partial]:
+        _sync(path)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    _sync(folder)
+    for old in steps(run)[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def steps(run: Path) -> list[Path]:
+    """The complete checkpoints of a run, oldest first."""
+    return sorted((run / FOLDER).glob("step-*"))
+
+
+def restore(run: Path, model: LoopedLM, optimizer) -> State:
+    """Load the newest checkpoint into model and optimisers; a fresh State where there is none."""
+    if not (found := steps(run)):
+        return State()
+    newest = found[-1]
+    load_model(model, str(newest / _WEIGHTS))
+    optimizer.load_state_dict(
+        torch.load(newest / _OPTIMIZER, map_location="cpu", weights_only=True)
+    )
+    state = State(**json.loads((newest / _STATE).read_text()))
+    state.resumed += 1
+    return state
+
+
+def load_trained(run: str | Path, attention: str = "auto", device: str = "cpu") -> LoopedLM:
+    """The model of a run's folder with the weights of its newest checkpoint.
+
+    Raises:
+        FileNotFoundError: a folder without a run, or a run without a checkpoint.
+    """
+    run = Path(run)
+    if not (run / SPEC).is_file() or not (found := steps(run)):
+        raise FileNotFoundError(
+            f"{run}: no checkpoint of a run; name the folder that looped.train worked in"
+        )
+    spec = RunSpec.from_dict(json.loads((run / SPEC).read_text()))
+    model = LoopedLM(spec.model, attention=attention)
+    load_model(model, str(found[-1] / _WEIGHTS))
+    return model.to(device).eval()
+
+
+def _sync(path: Path) -> None:
+    """Have the disk hold what was written: a rename may otherwise overtake it at a power loss."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,78 @@
+"""What a run ran on and with: kind of processor or card, its peak, versions. No host, no user."""
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from looped.paths import PACKAGE
+
+PEAK_FLOPS = {
+    "H200": 989e12,
+    "H100 NVL": 835e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "B200": 2250e12,
+    "A100": 312e12,
+    "A40": 149.7e12,
+    "L40S": 362e12,
+    "RTX 4090": 165.2e12,
+    "RTX 3090": 71e12,
+}
+"""Dense bf16 FLOP/s with fp32 accumulation, by part of the card's name: NVIDIA's data sheets."""
+
+PACKAGES = ["numpy", "torch", "safetensors", "tokenizers", "flash-attn", "flash-attn-4"]
+
+
+def hardware_name(device: torch.device) -> str:
+    """Kind of the card, or of the processor."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """FLOP/s that the card's data sheet promises for dense bf16; None where it is not known."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((peak for part, peak in PEAK_FLOPS.items() if part in name), None)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that take part in training."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def code_version() -> str:
+    """Version of this package, with the commit of its checkout where there is one."""
+    described = version("looped")
+    try:
+        if Path(_git("rev-parse", "--show-toplevel")) != PACKAGE.parent:
+            return described  # installed inside a checkout of something else
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(PACKAGE))
+    except (OSError, subprocess.CalledProcessError):
+        return described
+    return f"{described}+g{commit}{'.changed' if changed else ''}"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(PACKAGE), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
