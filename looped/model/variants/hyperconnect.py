@@ -1,0 +1,61 @@
+"""Static hyperconnections: parallel lanes, read, mixed and written by weights of their own.
+
+Shapes: N lanes. Source: arXiv 2409.19606; paper section 5.
+"""
+
+import torch
+from torch import nn
+
+from looped.config import ModelConfig
+from looped.model.variants.base import Variant
+
+
+class HyperConnections(Variant):
+    """u_t = Σ_n a_t[n] lane_n; lanes ← M_t lanes + b_t ⊗ h_t; the coda reads Σ_n lane_n.
+
+    All lanes start at e. Each recurrence has its own a_t [N], M_t [N, N], b_t [N], so the model
+    has no meaning for another n_recur.
+    """
+
+    group = "lanes"
+    any_n_recur = False
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        steps, lanes = config.n_recur, config.n_lanes
+        self.read_weight = nn.Parameter(torch.empty(steps, lanes))
+        self.mix_weight = nn.Parameter(torch.empty(steps, lanes, lanes))
+        self.write_weight = nn.Parameter(torch.empty(steps, lanes))
+
+    @torch.no_grad()
+    def init_weights(self):
+        """a_t = one-hot(t mod N), M_t = I, b_t = 1.
+
+        All lanes then hold the same s_t = s_{t-1} + h_t with s₀ = e: the plain loop with a
+        residual connection around each recurrence, N times which enters the coda. The one-hots
+        make the lanes' gradients differ.
+        """
+        steps, lanes = self.read_weight.shape
+        identity = torch.eye(lanes)
+        self.read_weight.copy_(identity[torch.arange(steps) % lanes])
+        self.mix_weight.copy_(identity.expand(steps, -1, -1))
+        self.write_weight.fill_(1.0)
+
+    def start(self, e_BTD):
+        return e_BTD.expand(self.read_weight.shape[1], *e_BTD.shape)
+
+    def read(self, state, e_BTD, step):
+        return _mix(self.read_weight[step : step + 1], state)[0]
+
+    def write(self, state, h_BTD, step):
+        added_NBTD = self.write_weight[step][:, None, None, None] * h_BTD
+        return _mix(self.mix_weight[step], state) + added_NBTD
+
+    def finish(self, state):
+        return state.sum(dim=0)
+
+
+def _mix(weight, lanes_NBTD):
+    """Weighted sums of lanes, weight [M, N] -> [M, B, T, D], never in half precision."""
+    with torch.autocast(lanes_NBTD.device.type, enabled=False):
+        return torch.einsum("mn,nbtd->mbtd", weight, lanes_NBTD)
