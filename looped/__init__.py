@@ -19,6 +19,7 @@ from importlib.metadata import version
 from looped.accounting import counts
 from looped.config import ModelConfig, d_model_of_width, paper_config
 from looped.errors import ConfigError, FitError, NoMinimum, RecordError, TrainingError
+from looped.extras import missing_packages
 from looped.fitting.bootstrap import bootstrap
 from looped.fitting.fit import fit
 from looped.fitting.isoflop import isoflop_minima, loss_gaps, parabola_minimum
@@ -74,6 +75,7 @@ __all__ = [
     "laptop_run",
     "load_runs",
     "loss_gaps",
+    "missing_packages",
     "paper_config",
     "paper_run",
     "parabola_minimum",

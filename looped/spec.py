@@ -75,7 +75,7 @@ class RunSpec:
 
     model: ModelConfig
     train: TrainConfig
-    corpus: str  # a source of `looped.data`
+    corpus: str  # source of `looped.data`, or SOURCE@DIGEST with the first digits of its SHA-256
     case: str = "baseline"  # name of the study
     budget: float | None = None  # nominal training FLOPs; None = those that n_tokens cost
 

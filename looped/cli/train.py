@@ -3,6 +3,7 @@
 import inspect
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -80,6 +81,9 @@ def train_command(
         seed=seed,
         case=case,
     )
+    if corpus is not None:
+        opened = looped.Corpus.open(corpus)
+        spec = replace(spec, corpus=f"{opened.source}@{opened.sha256[:12]}")
     run = out or Path("work") / spec.run_id
     if first:
         logging.info("run %s in %s: %s steps", spec.run_id, run, f"{spec.n_steps:,}")
@@ -128,15 +132,13 @@ def _option(name) -> str:
 
 
 def _corpus(spec):
-    """The laptop corpus is prepared where it is not yet; others are asked for by name."""
-    from looped.data.corpus import default_folder
-    from looped.data.prepare import prepare
-
-    folder = default_folder(spec.corpus, spec.model.n_vocab, spec.model.seq_len)
-    if spec.corpus == "laptop" and not (folder / "corpus.json").is_file():
-        logging.info("preparing the laptop corpus in %s, once (about a minute)", folder)
-        return prepare("laptop", vocab_size=spec.model.n_vocab, seq_len=spec.model.seq_len)
-    return folder
+    """The laptop corpus is made where it is not there yet, once; others have to be prepared."""
+    if spec.corpus != "laptop":
+        return None
+    logging.info("opening the laptop corpus, or preparing it (half a minute, once)")
+    return looped.prepare_corpus(
+        "laptop", vocab_size=spec.model.n_vocab, seq_len=spec.model.seq_len
+    )
 
 
 def _print(record: RunRecord, run: Path, as_json: bool) -> None:

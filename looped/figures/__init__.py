@@ -8,7 +8,7 @@ from looped.figures.optima import frontier, gaps, optimal_sizes
 from looped.figures.phi import bootstrap_histogram, profile, split_phi
 from looped.figures.quality import predicted_actual, residuals
 from looped.figures.slider import phi_slider
-from looped.figures.tables import glue, table
+from looped.figures.tables import glue, note, table
 
 __all__ = [
     "bootstrap_histogram",
@@ -16,6 +16,7 @@ __all__ = [
     "gaps",
     "glue",
     "isoflop",
+    "note",
     "optimal_sizes",
     "params_by_section",
     "phi_slider",

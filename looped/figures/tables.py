@@ -106,6 +106,24 @@ def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None 
     return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
 
 
+class Note:
+    """A remark of a cell in place of a result that it could not make."""
+
+    def __init__(self, text: str):
+        self.text = " ".join(text.split())
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        return {
+            "text/markdown": f":::{{note}}\n{self.text}\n:::\n",
+            "text/html": f"<p><em>{html.escape(self.text)}</em></p>",
+        }
+
+
+def note(text: str) -> Note:
+    """A remark (MyST text), to be a cell's last expression, where there is nothing to show."""
+    return Note(text)
+
+
 def glue(**values) -> None:
     """Keep numbers of a result under their names, for the prose of the same page.
 

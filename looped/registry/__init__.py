@@ -9,6 +9,7 @@ import pandas as pd
 
 from looped.errors import RecordError
 from looped.registry.paper import paper_runs
+from looped.registry.record import read_records
 from looped.registry.schema import COLUMNS, validate
 
 SOURCES: dict[str, Callable[[], pd.DataFrame]] = {"paper": paper_runs}
@@ -33,7 +34,7 @@ def load_runs(
     anchor, without which φ means nothing.
 
     Args:
-        source: a name in SOURCES, or the path of a CSV file.
+        source: a name in SOURCES, the path of a CSV file, or a folder of records.
         case: the study to read; None for every run of the source.
         n_recur: keep these recurrences of the case; the anchor stays.
         budget_min: keep budgets from here, FLOPs, inclusive.
@@ -71,9 +72,12 @@ def _read(source, columns) -> pd.DataFrame:
             raise ValueError(f"columns name those of a CSV file, got {columns} for {source!r}")
         return validate(SOURCES[source]())
     path = Path(source)
+    if path.is_dir() and not columns:
+        return read_records(path)
     if not path.is_file():
         raise ValueError(
-            f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)} or a CSV file's path"
+            f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)}, a CSV file's path, or "
+            "a folder of records"
         )
     return validate(_renamed(_read_csv(path), columns, path), file=path)
 

@@ -2,7 +2,7 @@
 
 RUN/checkpoints/step-00000100/model.safetensors   weights, fp32
                               optimizer.pt        state of the optimisers, tensors only
-                              state.json          step, seconds, times resumed
+                              state.json          step, corpus, seconds, times resumed
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_model, save_model
 
+from looped.errors import ConfigError
 from looped.model.looped_lm import LoopedLM
 from looped.spec import RunSpec
 
@@ -26,6 +27,7 @@ _WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.pt", "state.json"
 class State:
     """How far a run has come."""
 
+    corpus_sha256: str
     step: int = 0  # optimiser steps done; the position in the data follows from it
     seconds: float = 0.0  # of training, validation not counted
     resumed: int = 0  # times that the run went on from a checkpoint
@@ -56,16 +58,25 @@ def steps(run: Path) -> list[Path]:
     return sorted((run / FOLDER).glob("step-*"))
 
 
-def restore(run: Path, model: LoopedLM, optimizer) -> State:
-    """Load the newest checkpoint into model and optimisers; a fresh State where there is none."""
+def restore(run: Path, corpus_sha256: str, model: LoopedLM, optimizer) -> State:
+    """Load the newest checkpoint into model and optimisers; a fresh State where there is none.
+
+    Raises:
+        ConfigError: the run was begun on another corpus.
+    """
     if not (found := steps(run)):
-        return State()
+        return State(corpus_sha256)
     newest = found[-1]
+    state = State(**json.loads((newest / _STATE).read_text()))
+    if state.corpus_sha256 != corpus_sha256:
+        raise ConfigError(
+            f"{run} was begun on the corpus {state.corpus_sha256[:12]}, got "
+            f"{corpus_sha256[:12]}; give the same corpus, or another folder"
+        )
     load_model(model, str(newest / _WEIGHTS))
     optimizer.load_state_dict(
         torch.load(newest / _OPTIMIZER, map_location="cpu", weights_only=True)
     )
-    state = State(**json.loads((newest / _STATE).read_text()))
     state.resumed += 1
     return state
 
@@ -82,9 +93,9 @@ def load_trained(run: str | Path, attention: str = "auto", device: str = "cpu") 
             f"{run}: no checkpoint of a run; name the folder that looped.train worked in"
         )
     spec = RunSpec.from_dict(json.loads((run / SPEC).read_text()))
-    model = LoopedLM(spec.model, attention=attention)
+    model = LoopedLM(spec.model, attention)
     load_model(model, str(found[-1] / _WEIGHTS))
-    return model.to(device).eval()
+    return model.to(device)
 
 
 def _sync(path: Path) -> None:

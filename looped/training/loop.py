@@ -87,26 +87,27 @@ def train(
 
 
 def open_corpus(spec: RunSpec, corpus: Corpus | str | Path | None) -> Corpus:
-    """The prepared corpus of a run, checked against its model.
+    """The prepared corpus of a run, checked against its spec.
 
     Raises:
-        ConfigError: rows of another length, or tokens that the model does not have.
+        ConfigError: another corpus, rows of another length, or tokens that the model lacks.
     """
     model = spec.model
+    source, _, digest = spec.corpus.partition("@")
     if corpus is None:
-        corpus = default_folder(spec.corpus, model.n_vocab, model.seq_len)
+        corpus = default_folder(source, model.n_vocab, model.seq_len)
     if not isinstance(corpus, Corpus):
         corpus = Corpus.open(corpus)
     if corpus.seq_len != model.seq_len or corpus.vocab_size > model.n_vocab:
         raise ConfigError(
             f"corpus: got rows of {corpus.seq_len} tokens and a vocabulary of "
             f"{corpus.vocab_size}; the model has seq_len={model.seq_len}, {model.n_vocab} tokens; "
-            f"prepare the corpus for it"
+            "prepare the corpus for it"
         )
-    if corpus.name != spec.corpus:
+    if corpus.source != source or not corpus.sha256.startswith(digest):
         raise ConfigError(
-            f"corpus: got {corpus.name!r}, the spec says {spec.corpus!r}; name the corpus that is "
-            "meant, in the spec or as its folder"
+            f"corpus: {corpus.folder} holds {corpus.source}@{corpus.sha256[:12]}, the spec says "
+            f"{spec.corpus!r}; name the one that is meant"
         )
     return corpus
 

@@ -33,9 +33,9 @@ class Metrics:
 
     def __init__(self, run: Path, spec: RunSpec, done: int, trackers: Sequence[str] = ()):
         self.path = run / FILE
+        self.trackers = [open_tracker(name, run, spec, done) for name in trackers]
         self._cut(done)
         self.file = self.path.open("a")
-        self.trackers = [open_tracker(name, run, spec, done) for name in trackers]
 
     def write(self, values: dict[str, float]) -> None:
         """Add one step."""

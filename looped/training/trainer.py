@@ -23,7 +23,7 @@ from looped.training import hardware
 from looped.training.distributed import Ranks
 from looped.training.metrics import Display, Metrics, tail_loss
 from looped.training.optimizers import build_optimizers
-from looped.training.validate import validate
+from looped.training.validate import to_tokens, validate
 
 CHECKPOINT_SECONDS = 300
 PASS_TOKENS = {"cpu": 2048, "cuda": 16_384}
@@ -49,14 +49,12 @@ class Trainer:
         self.micro_rows = _micro_rows(spec, ranks, micro_rows)
         on_card = ranks.device.type == "cuda"
         self.dtype = torch.bfloat16 if on_card else torch.float32
-        self.attention = choose_backend(attention, ranks.device, self.dtype)
-        self.model = LoopedLM(spec.model, attention=self.attention)
-        self.model.init_weights(spec.train.seed)
-        self.model.to(ranks.device)
+        self.attention = choose_backend(attention, ranks.device, self.dtype, spec.model.d_head)
+        self.model = LoopedLM(spec.model, self.attention, spec.train.seed).to(ranks.device)
         if compile:
             self.model.compile_blocks()
         self.optimizer = build_optimizers(self.model, spec)
-        self.state = checkpoints.restore(run, self.model, self.optimizer)
+        self.state = checkpoints.restore(run, corpus.sha256, self.model, self.optimizer)
         self.loss = _Loss(self.model)
         if ranks.world_size > 1:
             ids = [ranks.device.index] if on_card else None
@@ -120,7 +118,7 @@ class Trainer:
         return loss, norm, stop > 0, due > 0
 
     def _pass(self, rows):
-        batch = torch.from_numpy(self.corpus.train.rows(rows)).to(self.ranks.device)
+        batch = to_tokens(self.corpus.train.rows(rows), self.ranks.device)
         on_card = self.ranks.device.type == "cuda"
         with torch.autocast("cuda", torch.bfloat16) if on_card else nullcontext():
             return self.loss(batch)
