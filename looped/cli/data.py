@@ -1,0 +1,136 @@
+"""`looped data prepare | info | verify`: corpora on disk."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from looped.cli import options as opt
+from looped.cli import show
+from looped.data.corpus import Corpus
+from looped.data.prepare import Progress, prepare
+from looped.data.sources import SOURCES
+from looped.errors import ConfigError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    cls=opt.OneLineErrors,
+    help="Prepare and inspect corpora: packed rows of tokens that runs read.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the corpus.")]
+
+
+@app.command("prepare")
+def prepare_command(
+    source: Annotated[str, typer.Option(help=f"One of {', '.join(SOURCES)}.")] = "laptop",
+    tokens: Annotated[float | None, typer.Option(help="Of training; default: all.")] = None,
+    vocab_size: Annotated[int | None, typer.Option(help="Of a tokenizer to train.")] = None,
+    seq_len: Annotated[int | None, typer.Option(help="Default: as the source's recipe.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; default: in the user's cache.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="A tokenizer.json, or a name on the Hugging Face hub.")
+    ] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(help="Own text files or folders; a folder of Parquet files (repeatable)."),
+    ] = None,
+) -> None:
+    """Prepare a corpus, or go on where an interrupted preparation stopped."""
+    if source not in SOURCES:
+        raise ConfigError(f"--source: got {source!r}, expected one of {', '.join(SOURCES)}")
+    where = path[0] if path and len(path) == 1 else path
+    settings = {"seq_len": seq_len, "vocab_size": vocab_size, "out": out}
+    if tokens is not None:
+        if not tokens >= 1 or tokens != int(tokens):
+            raise ConfigError(f"--tokens: got {tokens:g}, expected a whole number, as 2e6")
+        settings["n_tokens"] = int(tokens)
+    try:
+        with _bar() as bar:
+            made = SOURCES[source](path=where, tokenizer=tokenizer)
+            corpus = prepare(made, **settings, progress=_Follower(bar))
+    except KeyboardInterrupt:
+        opt.fail("stopped; complete shards are kept, run the same command to go on", INTERRUPTED)
+    if tokens and corpus.manifest["train"]["tokens"] < tokens:
+        found = corpus.manifest["train"]["tokens"]
+        opt.warn([f"the source has {found:,} tokens of training, not {tokens:,.0f}"])
+    _print(corpus)
+
+
+@app.command("info")
+def info_command(folder: Folder, as_json: opt.Json = False) -> None:
+    """Print what a corpus holds (--json: its manifest)."""
+    corpus = Corpus.open(folder)
+    if as_json:
+        show.print_json(corpus.manifest)
+    else:
+        _print(corpus)
+
+
+@app.command("verify")
+def verify_command(folder: Folder) -> None:
+    """Read a corpus whole and compare its hashes."""
+    corpus = Corpus.open(folder)
+    corpus.verify()
+    print(f"{folder}: every shard is as it was written, SHA-256 {corpus.sha256}")
+
+
+def _print(corpus: Corpus) -> None:
+    sides = {side: corpus.manifest[side] for side in ("train", "validation")}
+    frame = pd.DataFrame(
+        {
+            "side": side,
+            "rows": counts["rows"],
+            "tokens": counts["tokens"],
+            "documents": counts["documents"],
+            "bytes/token": _bytes_per_token(counts),
+            "discarded": f"{counts['discarded_share']:.1%}",
+            "shards": len(counts["shards"]),
+        }
+        for side, counts in sides.items()
+    )
+    vocabulary = f"{corpus.vocab_size:,} tokens, rows of {corpus.seq_len:,} + 1"
+    show.print_table(frame, f"{corpus.source}: vocabulary of {vocabulary}")
+    for part in corpus.manifest["licences"]:
+        print(f"{part['what']}: {part['licence']} ({part['origin']})")
+    print(f"SHA-256 {corpus.sha256}\n{corpus.folder}")
+
+
+def _bytes_per_token(counts: dict) -> float | None:
+    if counts["text_bytes"] is None:
+        return None
+    return counts["text_bytes"] / (counts["encoded_tokens"] - counts["documents"])
+
+
+def _bar() -> Bar:
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} tokens, {task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+
+
+class _Follower:
+    """Shows a preparation on a bar, one task a stage."""
+
+    def __init__(self, bar: Bar):
+        self.bar = bar
+        self.tasks = {}
+
+    def __call__(self, at: Progress) -> None:
+        if at.stage not in self.tasks:
+            start = self.bar.add_task(at.stage, total=at.most_tokens, rate="")
+            self.tasks[at.stage] = start
+        task = next(task for task in self.bar.tasks if task.id == self.tasks[at.stage])
+        rate = f"{task.speed:,.0f}/s" if task.speed else ""
+        self.bar.update(task.id, completed=at.tokens, rate=rate)

@@ -1,0 +1,15 @@
+"""The sources of text by name. An entry makes the source from `path` and `tokenizer` options."""
+
+from collections.abc import Callable
+
+from looped.data.sources.base import Source
+from looped.data.sources.files import OwnText
+from looped.data.sources.hub import FineWebEdu, PackedFineWebEdu
+from looped.data.sources.laptop import Laptop
+
+SOURCES: dict[str, Callable[..., Source]] = {
+    "laptop": Laptop,
+    "text": OwnText,
+    "fineweb-edu": FineWebEdu,
+    "fineweb-edu-packed": PackedFineWebEdu,
+}

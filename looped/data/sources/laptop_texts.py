@@ -1,0 +1,153 @@
+"""Readable prose out of the packages' files: no markup, no keys, no editors' remarks.
+
+heading  what a text is about; each of its passages begins with it
+lines    the text, one statement or paragraph a line
+"""
+
+import bz2
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from looped.data.extras import need
+
+_EDITORIAL = re.compile(
+    r"<--.*?-->|<.*?>|\[?1913 Webster\]?|\{\d*\}?|[{}]"
+    r"|\[(?:PJC|WordNet 1\.5)[^]]*\]|\(\s*\)|\[\s*\]",
+    re.DOTALL,
+)
+_SPACE_BEFORE = re.compile(r" +([,.;:”)])")
+
+LONGEST_WORD = 40  # characters of a headword; beyond, the package took an article for one
+PASSAGE = 600  # characters: about a row of the laptop recipe, 256 tokens
+
+
+class Text(NamedTuple):
+    """A document: where it comes from, what it is about, what it says."""
+
+    key: str
+    heading: str
+    lines: list[str]
+
+    @property
+    def whole(self) -> str:
+        """Heading and lines as one text."""
+        return f"{self.heading}: " + "\n".join(self.lines)
+
+    def passages(self, limit: int = PASSAGE) -> Iterator[str]:
+        """The text in passages of about `limit` characters, cut at lines and sentences."""
+        held: list[str] = []
+        for piece in (piece for line in self.lines for piece in _pieces(line, limit)):
+            if held and sum(map(len, held)) + len(piece) > limit:
+                yield f"{self.heading}: " + "\n".join(held)
+                held = []
+            held.append(piece)
+        if held:
+            yield f"{self.heading}: " + "\n".join(held)
+
+
+def _pieces(line: str, limit: int) -> Iterator[str]:
+    while len(line) > limit:
+        ends = [end.end() for end in re.finditer(r"[.;:,!?]\)? ", line[:limit])]
+        stops = [end for end in ends if line[end - 2] in ".;!?)"]
+        cut = next(
+            (group[-1] for group in (stops, ends) if group and group[-1] > limit // 3), limit
+        )
+        yield line[:cut].rstrip()
+        line = line[cut:]
+    if line.strip():
+        yield line
+
+
+def dictionary_entries(files: list[Path]) -> Iterator[Text]:
+    """Entries of GCIDE: definitions, quotations, phrases and synonyms.
+
+    The package's etymologies and parts of speech are left out: many stand at a neighbour's entry.
+    """
+    for file in files:
+        for word, entry in json.loads(file.read_text(encoding="utf-8")).items():
+            lines = []
+            for sense in entry["pos"]:
+                for definition in sense["definitions"]:
+                    lines += [definition["text"], *map(_quoted, definition["examples"])]
+                lines += [sense.get("cs", ""), sense.get("syn", "")]
+            lines = [line for line in map(_entry_line, lines) if line]
+            if lines and len(word) <= LONGEST_WORD:
+                yield Text(f"gcide/{word}", word[:1].upper() + word[1:], lines)
+
+
+def _quoted(example: str) -> str:
+    return f"“{example}”"
+
+
+def _entry_line(text: str) -> str:
+    """A line without the editors' remarks and marks; empty if nothing else is in it."""
+    text = _SPACE_BEFORE.sub(r"\1", " ".join(_EDITORIAL.sub(" ", text).split()))
+    return text if text.strip("“”,;:.- ") else ""
+
+
+def country_reports(files: list[Path]) -> Iterator[Text]:
+    """Sections of the World Factbook, a country's geography being one and its economy another."""
+    for file in files:
+        report = json.loads(file.read_text(encoding="utf-8"))
+        country = _country(report)
+        for section, fields in report.items():
+            lines = [line for field, value in fields.items() for line in _field_lines(field, value)]
+            if lines:
+                heading = f"{country}, {section}" if country else section
+                yield Text(f"factbook/{file.stem}/{section}", heading, lines)
+
+
+def _country(report: dict) -> str:
+    names = report.get("Government", {}).get("Country name", {})
+    for form in ("conventional short form", "conventional long form"):
+        name = _plain(names.get(form, {}).get("text", ""))
+        if name and name != "none":
+            return re.split(r"[;(]", name)[0].strip()
+    return ""
+
+
+def _field_lines(field: str, value: dict | str) -> Iterator[str]:
+    if isinstance(value, str):
+        text = _plain(value)
+        if text:
+            yield text if field in ("text", "note") else f"{field.strip()}: {text}"
+        return
+    text = _plain(value.get("text", "")) if isinstance(value.get("text", ""), str) else ""
+    if text:
+        yield f"{field.strip()}: {text}"
+    for inner, deeper in value.items():
+        if inner == "text":
+            continue
+        for line in _field_lines(inner, deeper):
+            yield line if inner == "note" or line.startswith(field) else f"{field.strip()}, {line}"
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"(?:<br\s*/?>|</p>)+", " ", text)
+    text = html.unescape(re.sub(r"</?[a-zA-Z][^>]*>", "", text))
+    return " ".join(text.split())
+
+
+def encyclopaedia_articles(file: Path) -> Iterator[Text]:
+    """Articles of a dump of Wikipedia: their paragraphs of prose."""
+    wiki = need("gensim.corpora.wikicorpus", "laptop")
+    with bz2.open(file) as dump:
+        for title, source, page in wiki.extract_pages(dump, ("0",)):
+            if source and not source.lstrip().lower().startswith("#redirect"):
+                lines = [_paragraph(line) for line in wiki.filter_wiki(source).splitlines()]
+                if lines := [line for line in lines if line]:
+                    yield Text(f"wikipedia/{page}", title, lines)
+
+
+def _paragraph(line: str) -> str:
+    """A paragraph without what the stripped templates left; empty if it is no prose."""
+    line = re.sub(r"'{2,}", "", html.unescape(line))
+    line = re.sub(r"\(\s*[,;]\s*", "(", line)
+    line = re.sub(r"\s*\(\s*\)|\s*\[\s*\]", "", line)
+    line = _SPACE_BEFORE.sub(r"\1", " ".join(line.split()))
+    prose = len(line) >= 120 and line[-1] in '.!?"”)' and line[0] not in "*#:;|!{}<=&"
+    return line if prose else ""
