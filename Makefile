@@ -29,8 +29,10 @@ test: venv ## check style and layers of the package, and run the tests
 lab: $(VENV)/.installed-lab ## open the chapters in JupyterLab
 	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
 
-bench: venv ## measure the speed of the fits
-	@$(BIN)/python -m looped.bench
+bench: venv ## measure the speed of the fits and, where torch is installed, of training
+	@$(BIN)/python -m looped.bench fit
+	@if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python -m looped.bench train; \
+	  else echo "Training is not measured: torch is not installed (looped[train])"; fi
 
 clean: ## remove the built book, but not .venv
 	rm -rf _build

@@ -259,12 +259,3 @@ def test_the_charts_load_on_first_use():
     code = "import sys, looped; looped.figures; print('altair' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
-
-
-def test_benchmark_compares_the_solvers_on_the_same_starts():
-    code = ["-m", "looped.bench", "--json", "--starts", "4", "--resamples", "2"]
-    done = subprocess.run([sys.executable, *code], capture_output=True, text=True, check=True)
-    measured = json.loads(done.stdout)
-    assert measured["objective_excess"] < 1e-9
-    assert measured["time_ratio"] == measured["lbfgsb_seconds"] / measured["batched_seconds"]
-    assert measured["refits_per_second"] == 2 * 4 / measured["interval_seconds"]

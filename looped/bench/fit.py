@@ -1,4 +1,4 @@
-"""How fast the fits are: `make bench`, or `python -m looped.bench [--json]`.
+"""How fast the fits are: `looped bench fit [--json]`.
 
 The solvers are compared within one run, on the same starts, so that the ratio does not depend on
 the machine. The slow one is timed once, with the fast one before and after it. Linear algebra runs
@@ -7,8 +7,6 @@ which would flatter the ratio.
 """
 
 import json
-import os
-import sys
 import time
 from functools import partial
 from statistics import median
@@ -73,7 +71,7 @@ def time_interval(
     }
 
 
-def main(
+def fit_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
     starts: Annotated[int, typer.Option(help="Starts of each fit.")] = STARTS,
     resamples: Annotated[int, typer.Option(help="Resamples of the interval.")] = RESAMPLES,
@@ -89,10 +87,3 @@ def main(
     for name, value in measured.items():
         table.add_row(name, f"{value:.4g}", TARGETS.get(name, ""))
     Console().print(table)
-
-
-if __name__ == "__main__":
-    if "OMP_NUM_THREADS" not in os.environ:  # read when NumPy is loaded, which it is by now
-        again = [sys.executable, "-m", "looped.bench", *sys.argv[1:]]
-        os.execve(sys.executable, again, os.environ | {"OMP_NUM_THREADS": "1"})
-    typer.run(main)

@@ -1,0 +1,30 @@
+"""How fast the package is: `looped bench fit | train`, or `python -m looped.bench`.
+
+Everything is measured on one thread, as the runs of a grid are trained on a CPU. On a machine
+with a card, `python -m looped.bench.gpu` also checks the attention kernels.
+"""
+
+import os
+import sys
+
+import typer
+
+from looped.bench.fit import fit_command
+from looped.bench.train import train_command
+
+app = typer.Typer(
+    help="Measure the speed of the fits and of training.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("fit")(fit_command)
+app.command("train")(train_command)
+
+
+@app.callback()
+def one_thread() -> None:
+    """Measure the speed of the fits and of training, on one thread."""
+    if "OMP_NUM_THREADS" not in os.environ:  # read when NumPy is loaded, which it is by now
+        again = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, again, os.environ | {"OMP_NUM_THREADS": "1"})
