@@ -159,6 +159,18 @@ def test_killed_before_any_rename_it_goes_on_to_the_same_bytes(
         assert contents(prepare(source, out=tmp_path / str(last), **settings).folder) == whole
 
 
+def test_progress_tells_what_is_made_and_what_is_to_come(texts, tmp_path):
+    seen = []
+    corpus = prepare(
+        OwnText([texts]), out=tmp_path, progress=seen.append, n_tokens=300 * 32, **SETTINGS
+    )
+    assert [at.stage for at in seen[:2]] == ["tokenizer", "validation"]
+    train = [at for at in seen if at.stage == "train"]
+    assert {at.most_tokens for at in train} == {300 * 32}
+    assert [at.tokens for at in train] == sorted(at.tokens for at in train)
+    assert train[-1].tokens == corpus.manifest["train"]["tokens"]
+
+
 def test_going_on_reads_only_what_is_missing(texts, tmp_path):
     def stop(progress):
         if progress.stage == "train" and progress.tokens > 200 * 32:

@@ -110,6 +110,14 @@ def test_documents_after_a_place(fineweb, tokenizer, place):
     assert list(source.documents("train", place)) == rest
 
 
+def test_the_part_that_is_read(fineweb, tokenizer, tmp_path):
+    seen = []
+    prepare(FineWebEdu(fineweb, tokenizer), seq_len=32, out=tmp_path / "c", progress=seen.append)
+    train = [at for at in seen if at.stage == "train"]
+    assert train[0].most_tokens is None
+    assert 0.5 < train[-2].most_tokens / train[-1].tokens < 2
+
+
 def test_the_last_two_files_are_validation(fineweb, tokenizer):
     source = FineWebEdu(fineweb, tokenizer)
     assert {text[:6] for text in read(source, "validation")} == {"file 3", "file 4"}

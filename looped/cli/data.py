@@ -133,4 +133,4 @@ class _Follower:
             self.tasks[at.stage] = start
         task = next(task for task in self.bar.tasks if task.id == self.tasks[at.stage])
         rate = f"{task.speed:,.0f}/s" if task.speed else ""
-        self.bar.update(task.id, completed=at.tokens, rate=rate)
+        self.bar.update(task.id, completed=at.tokens, total=at.most_tokens, rate=rate)

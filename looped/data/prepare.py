@@ -6,6 +6,7 @@ shard, and gives the same bytes as a preparation that was never interrupted.
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -49,7 +50,7 @@ class Progress:
 
     stage: str  # "tokenizer", "validation" or "train"
     tokens: int = 0  # in rows so far
-    most_tokens: int | None = None  # where the stage stops at the latest; None: at the end of text
+    most_tokens: int | None = None  # expected at the end of the stage; None: not known
 
 
 def prepare(
@@ -154,7 +155,6 @@ class _Preparation:
     def _run_side(self, name, limit):
         """Rows of one side up to a limit, in shards; the state is saved where a shard is full."""
         state, side = self.state, self.state.sides[name]
-        most = None if limit is None else limit * self.seq_len
         left = self._left(side, limit)
         for rows in self._rows(name, side) if left != 0 else ():
             state.pending += rows[:left]
@@ -162,8 +162,7 @@ class _Preparation:
                 while len(state.pending) >= self.shard_rows:
                     self._write(name, side)
                 state.save(self.folder)
-            made = (side.rows + len(state.pending)) * self.seq_len
-            self.progress(Progress(name, made, most))
+            self.progress(self._progress(name, side, limit))
             if (left := self._left(side, limit)) == 0:
                 break
         if state.pending:
@@ -174,6 +173,13 @@ class _Preparation:
     def _left(self, side, limit):
         """Rows that are still to be made; None where there is no limit."""
         return None if limit is None else limit - side.rows - len(self.state.pending)
+
+    def _progress(self, name, side, limit):
+        made = side.rows + len(self.state.pending)
+        part = self.source.part_read(name, side.place)
+        most = min(made / part if part else math.inf, math.inf if limit is None else limit)
+        most_tokens = None if most == math.inf else round(most * self.seq_len)
+        return Progress(name, made * self.seq_len, most_tokens)
 
     def _write(self, name, side):
         rows = self.state.pending[: self.shard_rows]

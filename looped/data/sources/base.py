@@ -46,6 +46,9 @@ class Source(Protocol):
     def identity(self) -> dict:
         """What decides the documents, as plain values: versions, hashes, names of files."""
 
+    def part_read(self, side: str, place: Place) -> float:
+        """Roughly what part of a side is read at a place, 0 to 1: tells how long it will take."""
+
     def tokenizer(self) -> "Tokenizer | None":
         """The tokenizer that comes with the source; None: one is trained on its texts."""
 

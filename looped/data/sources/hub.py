@@ -71,6 +71,10 @@ class ParquetFiles:
             "names": hashlib.sha256(names.encode()).hexdigest(),
         }
 
+    def part_read(self, side: str, place: Place) -> float:
+        """By files."""
+        return place[0] / len(self.files()[side])
+
     def tokenizer(self):
         """Llama 2's with the authors' additional token, or the other one that was named."""
         tokenizer = load_tokenizer(self._tokenizer)
@@ -99,7 +103,8 @@ class FineWebEdu(ParquetFiles):
             first = after[1] + 1 if number == after[0] else 0
             for at, texts in _read(file, first, lambda schema: "text"):
                 for i, text in enumerate(texts.to_pylist()):
-                    yield Document(f"{_name(file)}:{at + i}", text, (number, at + i))
+                    if text:
+                        yield Document(f"{_name(file)}:{at + i}", text, (number, at + i))
 
 
 class PackedFineWebEdu(ParquetFiles):

@@ -118,6 +118,10 @@ class Laptop:
         packages = {p.name: {"version": p.version, "sha256": p.sha256} for p in PACKAGES}
         return {"packages": packages, "seed": SEED}
 
+    def part_read(self, side: str, place: Place) -> float:
+        """By documents."""
+        return (place[1] + 1) / len(self._sides[side])
+
     def tokenizer(self):
         """The one that was named, if any."""
         return load_tokenizer(self._tokenizer) if self._tokenizer else None

@@ -16,9 +16,10 @@ from looped.data.extras import need
 
 _EDITORIAL = re.compile(
     r"<--.*?-->|<.*?>|\[?1913 Webster\]?|\{\d*\}?|[{}]"
-    r"|\[(?:PJC|WordNet 1\.5)[^]]*\]|\(\s*\)|\[\s*\]",
+    r"|\[?(?:WordNet 1\.5)?[ +]*PJC\]|\[?WordNet 1\.5\]|\(\s*\)|\[\s*\]",
     re.DOTALL,
 )
+_UNNAMED = {"ee": "European Union", "xx": "World"}  # reports that name no country
 _SPACE_BEFORE = re.compile(r" +([,.;:”)])")
 
 LONGEST_WORD = 40  # characters of a headword; beyond, the package took an article for one
@@ -57,7 +58,7 @@ def _pieces(line: str, limit: int) -> Iterator[str]:
             (group[-1] for group in (stops, ends) if group and group[-1] > limit // 3), limit
         )
         yield line[:cut].rstrip()
-        line = line[cut:]
+        line = line[cut:].lstrip()
     if line.strip():
         yield line
 
@@ -93,21 +94,20 @@ def country_reports(files: list[Path]) -> Iterator[Text]:
     """Sections of the World Factbook, a country's geography being one and its economy another."""
     for file in files:
         report = json.loads(file.read_text(encoding="utf-8"))
-        country = _country(report)
+        country = _UNNAMED.get(file.stem) or _country(report)
         for section, fields in report.items():
             lines = [line for field, value in fields.items() for line in _field_lines(field, value)]
             if lines:
-                heading = f"{country}, {section}" if country else section
-                yield Text(f"factbook/{file.stem}/{section}", heading, lines)
+                yield Text(f"factbook/{file.stem}/{section}", f"{country}, {section}", lines)
 
 
 def _country(report: dict) -> str:
-    names = report.get("Government", {}).get("Country name", {})
+    names = report["Government"]["Country name"]
     for form in ("conventional short form", "conventional long form"):
         name = _plain(names.get(form, {}).get("text", ""))
         if name and name != "none":
             return re.split(r"[;(]", name)[0].strip()
-    return ""
+    raise ValueError(f"a report without a name: {names}")
 
 
 def _field_lines(field: str, value: dict | str) -> Iterator[str]:
