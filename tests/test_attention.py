@@ -20,6 +20,7 @@ HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 USABLE = [name for name, why_not in available_backends(HERE).items() if why_not is None]
 BF16, FP32 = torch.bfloat16, torch.float32
 ALL = ("flash2", "flash3", "flash4")
+KERNELS = [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
 
 def on_chip(monkeypatch, capability, installed=ALL):
@@ -167,17 +168,13 @@ def model_logits(attention="sdpa", kernel=None, mixed=False):
         d_model=64, d_head=32, n_recur=4, n_loop=2, variant="linear", vocab_size=64, seq_len=48
     )
     model = LoopedLM(config, attention).to(HERE)
-    torch.nn.init.normal_(model.unembed.weight, generator=None, std=0.1)
     rng = torch.Generator().manual_seed(0)
     with torch.no_grad():
         drawn = 0.1 * torch.randn(model.unembed.weight.shape, generator=rng)
         model.unembed.weight.copy_(drawn)
         tokens = torch.randint(64, (2, 48), generator=rng).to(HERE)
-        with torch.autocast(HERE.type, BF16, enabled=mixed), sdpa_kernel(kernel or list(KERNELS)):
+        with torch.autocast(HERE.type, BF16, enabled=mixed), sdpa_kernel(kernel or KERNELS):
             return model(tokens)
-
-
-KERNELS = {SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION}
 
 
 @pytest.mark.skipif(HERE.type != "cpu", reason="the fused kernel of GPUs has no fp32")

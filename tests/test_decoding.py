@@ -130,6 +130,14 @@ def test_the_cache_has_the_size_of_the_accounting(kept):
     assert len(used) == len(cache.keys)
 
 
+def test_recurrences_share_slots_in_turn():
+    cache = KVCache(LoopedLM(tiny(n_recur=5)), n_rows=1, n_tokens=2, kept=2)
+    for index in (0, 1):
+        slots = [cache.slot("loop", index, step).keys.data_ptr() for step in range(5)]
+        assert slots == [slots[0], slots[1]] * 2 + [slots[0]]
+        assert slots[0] != slots[1]
+
+
 def test_under_autocast_the_cache_is_in_half_precision():
     model = LoopedLM(tiny())
     with torch.autocast("cpu", torch.bfloat16):

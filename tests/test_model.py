@@ -156,6 +156,15 @@ def test_initial_weights_have_the_stated_distribution():
             assert limit > 1.5 if name in stds else 0.999 < limit <= 1 + 1e-6
 
 
+def test_lanes_start_as_read_in_turn_unmixed_and_all_written():
+    lanes = LoopedLM(tiny("hyperconnect", n_lanes=3, n_recur=5)).variant
+    assert lanes.read_weight.argmax(dim=1).tolist() == [0, 1, 2, 0, 1]
+    assert torch.equal(lanes.read_weight.sum(dim=1), torch.ones(5))
+    assert torch.equal(lanes.read_weight.square().sum(dim=1), torch.ones(5))
+    assert all(torch.equal(step, torch.eye(3)) for step in lanes.mix_weight)
+    assert torch.equal(lanes.write_weight, torch.ones(5, 3))
+
+
 def test_no_matrix_is_drawn_twice():
     model = LoopedLM(tiny())
     first = [p[0, 0].item() for name, p in model.named_parameters() if p.ndim == 2]

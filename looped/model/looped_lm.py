@@ -78,7 +78,7 @@ class LoopedLM(nn.Module):
         state = self.variant.start(e_BTD)
         for step in range(n_recur):
             if step == first_with_grad > 0:
-                # autocast keeps the casts it made without gradient (pytorch issue 112583)
+                # Older torch reuses casts that autocast made without gradient (its issue 112583).
                 torch.clear_autocast_cache()
             with torch.set_grad_enabled(torch.is_grad_enabled() and step >= first_with_grad):
                 u_BTD = self.variant.read(state, e_BTD, step)
@@ -88,9 +88,10 @@ class LoopedLM(nn.Module):
 
     def logits(self, x_BTD):
         """15 tanh(W x / 15) of the hidden vectors, without the padding of the vocabulary."""
-        # Padded rows are multiplied too: GPU kernels want a multiple of 64.
-        logits_BTV = self.unembed(x_BTD)[..., : self.config.n_vocab].to(x_BTD.dtype)
-        return SOFTCAP * torch.tanh(logits_BTV / SOFTCAP)
+        # Dividing x is cheaper than dividing the logits. Padded rows are multiplied too, since
+        # GPU kernels want a multiple of 64.
+        scaled_BTV = self.unembed(x_BTD / SOFTCAP)[..., : self.config.n_vocab]
+        return SOFTCAP * torch.tanh(scaled_BTV.to(x_BTD.dtype))
 
     def loss(self, rows_BT1, reduction: str = "mean", n_recur: int | None = None):
         """Cross-entropy of each row's tokens but the first, in nats per token.
