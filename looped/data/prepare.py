@@ -7,21 +7,14 @@ shard, and gives the same bytes as a preparation that was never interrupted.
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from looped.data.corpus import (
-    FORMAT,
-    MANIFEST,
-    TOKENIZER,
-    Corpus,
-    content_sha256,
-    default_folder,
-)
+from looped.data.corpus import FORMAT, MANIFEST, TOKENIZER, Corpus, content_sha256, default_folder
 from looped.data.extras import need
 from looped.data.packing import BestFitPacker
 from looped.data.shards import PROGRESS, Side, State, write_file, write_shard
@@ -209,7 +202,8 @@ class _Preparation:
         for doc in self.state.waiting:
             packer.add(doc)
         before = side.discarded_tokens
-        for batch in _batches(self.source.documents(name, side.place), BATCH_DOCS):
+        documents = self.source.documents(name, side.place)
+        while batch := list(islice(documents, BATCH_DOCS)):
             rows = []
             for ids in token_ids(self.tokenizer, [document.text for document in batch]):
                 packer.add(np.array([self.bos, *ids], dtype=np.uint16))
@@ -304,9 +298,3 @@ def _same_request(folder: Path, there: dict, asked: dict) -> None:
         raise ConfigError(
             f"{folder} holds another corpus: {differ}. Choose another folder (--out), or delete it"
         )
-
-
-def _batches(items: Iterable, size: int) -> Iterator[list]:
-    items = iter(items)
-    while batch := list(islice(items, size)):
-        yield batch
