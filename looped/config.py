@@ -22,7 +22,7 @@ PAPER_SHARED = 16
 """Layers that the loop block of the paper's 20-layer stacks executes."""
 
 PAPER_VOCAB = 32_001
-"""Tokens of the paper: Llama 2's 32,000 and the mark at the beginning of each row."""
+"""Tokens of the paper: Llama 2's 32,000 and one more special one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,9 +1,25 @@
 """What the optional parts of the package need, and whether it is installed."""
 
 import re
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
+from types import ModuleType
+
+from looped.errors import ConfigError
 
 _OF_EXTRA = re.compile(r"(?P<name>[\w.-]+).*\bextra == ['\"](?P<extra>[\w.-]+)['\"]")
+
+
+def need(module: str, extra: str = "train") -> ModuleType:
+    """The module, imported where it is used. Raises ConfigError naming the extra it comes with."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in (module, module.partition(".")[0]):
+            raise
+        raise ConfigError(
+            f"{error.name} is not installed, which this needs: pip install 'looped[{extra}]'"
+        ) from error
 
 
 def missing_packages(*extras: str) -> list[str]:

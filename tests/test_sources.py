@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from looped.config import PAPER_VOCAB
 from looped.data.corpus import Corpus
-from looped.data.extras import need
 from looped.data.prepare import prepare
 from looped.data.sources import SOURCES, hub, laptop, laptop_texts
 from looped.data.sources.base import side_of
@@ -26,6 +25,7 @@ from looped.data.sources.laptop import Laptop
 from looped.data.sources.laptop_texts import Text
 from looped.data.tokenizer import tokenizer_bytes, train_tokenizer
 from looped.errors import ConfigError
+from looped.extras import need
 
 
 @pytest.fixture(scope="module")

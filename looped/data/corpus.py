@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from looped.data.extras import need
 from looped.data.tokenizer import sha256
+from looped.extras import need
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from looped.data.corpus import FORMAT, MANIFEST, TOKENIZER, Corpus, content_sha256, default_folder
-from looped.data.extras import need
 from looped.data.packing import BestFitPacker
 from looped.data.shards import PROGRESS, Side, State, write_file, write_shard
 from looped.data.sources import SOURCES
@@ -29,6 +28,7 @@ from looped.data.tokenizer import (
     train_tokenizer,
 )
 from looped.errors import ConfigError
+from looped.extras import need
 
 SHARD_ROWS = 8192
 BATCH_DOCS = 512

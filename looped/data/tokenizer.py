@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from looped.data.extras import need
+from looped.extras import need
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

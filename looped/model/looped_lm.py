@@ -77,9 +77,6 @@ class LoopedLM(nn.Module):
         e_BTD = run("prelude", self.norm_embed(self.embed(tokens_BT)))
         state = self.variant.start(e_BTD)
         for step in range(n_recur):
-            if step == first_with_grad > 0:
-                # Older torch reuses casts that autocast made without gradient (its issue 112583).
-                torch.clear_autocast_cache()
             with torch.set_grad_enabled(torch.is_grad_enabled() and step >= first_with_grad):
                 u_BTD = self.variant.read(state, e_BTD, step)
                 h_BTD = self.norm_recur(run("loop", u_BTD, step))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from looped.data.extras import need
 from looped.data.sources.base import START, Document, Place, Rows
 from looped.data.tokenizer import bos_id, load_tokenizer
 from looped.errors import ConfigError
+from looped.extras import need
 
 if TYPE_CHECKING:
     import pyarrow

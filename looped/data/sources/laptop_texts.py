@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from looped.data.extras import need
+from looped.extras import need
 
 _EDITORIAL = re.compile(
     r"<--.*?-->|<.*?>|\[?1913 Webster\]?|\{\d*\}?|[{}]"
