@@ -10,9 +10,11 @@ from rich.progress import Progress
 
 import looped
 from looped import accounting
+from looped.bench import app as bench
 from looped.book import app as book
 from looped.cli import options as opt
 from looped.cli import show
+from looped.cli.data import app as data
 from looped.cli.train import train_command
 from looped.config import d_model_of_width, paper_config
 from looped.laws import get_law
@@ -25,7 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(book, name="book")
+for name, group in {"data": data, "bench": bench, "book": book}.items():
+    app.add_typer(group, name=name)
 app.command("train")(train_command)
 
 
