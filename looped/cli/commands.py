@@ -15,6 +15,7 @@ from looped.book import app as book
 from looped.cli import options as opt
 from looped.cli import show
 from looped.cli.data import app as data
+from looped.cli.grid import app as grid
 from looped.cli.train import train_command
 from looped.config import d_model_of_width, paper_config
 from looped.laws import get_law
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for name, group in {"data": data, "bench": bench, "book": book}.items():
+for name, group in {"data": data, "grid": grid, "bench": bench, "book": book}.items():
     app.add_typer(group, name=name)
 app.command("train")(train_command)
 

@@ -13,7 +13,7 @@ from looped.fitting.result import Bootstrap, FitResult
 from looped.laws import get_law
 
 MISSING = "–"
-EXACT = 1e15  # whole numbers up to here are shown in full
+EXACT = 1e12  # whole numbers below it are shown in full
 FILE_WIDTH = 120  # of a table that goes to a file or a pipe
 
 
@@ -48,13 +48,18 @@ def records(frame: pd.DataFrame) -> list[dict]:
 
 def print_table(frame: pd.DataFrame, title: str) -> None:
     """Print rows as a table, numbers to the right."""
+    _stdout().print(as_table(frame, title))
+
+
+def as_table(frame: pd.DataFrame, title: str) -> Table:
+    """Rows as a table, numbers to the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name in frame:
         numeric = pd.api.types.is_numeric_dtype(frame[name])
         table.add_column(name, justify="right" if numeric else "left", no_wrap=numeric)
     for row in records(frame):
         table.add_row(*map(text, row.values()))
-    _stdout().print(table)
+    return table
 
 
 def text(value) -> str:

@@ -100,13 +100,13 @@ class LoopedLM(nn.Module):
         x_BTD = self.hidden(rows_BT1[:, :-1], n_recur)
         targets_BT = rows_BT1[:, 1:].long()
         # Row by row: the logits of a whole batch are the largest tensors of the pass by far.
-        loss_BT = torch.stack(
-            [
-                F.cross_entropy(self.logits(x_TD), targets_T, reduction="none")
-                for x_TD, targets_T in zip(x_BTD, targets_BT, strict=True)
-            ]
-        )
+        rows = zip(x_BTD, targets_BT, strict=True)
+        loss_BT = torch.stack([self.row_loss(x_TD, targets_T) for x_TD, targets_T in rows])
         return loss_BT if reduction == "none" else loss_BT.mean()
+
+    def row_loss(self, x_TD, targets_T):
+        """Cross-entropy [T] of one row's targets."""
+        return F.cross_entropy(self.logits(x_TD), targets_T, reduction="none")
 
     @torch.no_grad()
     def init_weights(self, seed: int | torch.Generator = 0) -> None:
@@ -151,6 +151,7 @@ class LoopedLM(nn.Module):
         for blocks in (self.prelude, self.loop, self.coda):
             for block in blocks:
                 block.compile(**options)
+        self.row_loss = torch.compile(self.row_loss, **options)
 
     @property
     def compute_dtype(self) -> torch.dtype:

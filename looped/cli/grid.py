@@ -1,0 +1,192 @@
+"""`looped grid list | show | launch | status | collect`: studies of many runs."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from looped import accounting
+from looped.cli import options as opt
+from looped.cli import show
+from looped.grids import GRIDS, get_grid
+from looped.launching.collect import collect
+from looped.launching.engine import CLUSTERS, Engine, launch
+from looped.launching.folder import STATES, WORK, grid_status
+from looped.launching.job import TrainOptions
+from looped.paths import runs_dir
+
+WATCH_SECONDS = 2.0
+SHOWN = ["run_id", "case", "n_recur", "d_model", "budget", "state", "progress"]
+SHOWN += ["tokens_per_second", "eta_seconds", "val_loss"]
+
+app = typer.Typer(
+    cls=opt.OneLineErrors,
+    help="Launch a grid of runs, watch it, and collect its records.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Name = Annotated[str, typer.Argument(help="Of the grid: see `looped grid list`.")]
+Work = Annotated[Path, typer.Option(help="Folder of the runs' folders.")]
+
+
+@app.command("list")
+def list_command(as_json: opt.Json = False, as_csv: opt.Csv = False) -> None:
+    """Print the grids: how many runs, tokens and FLOPs."""
+    rows = [
+        {
+            "grid": name,
+            "runs": len(specs := grid()),
+            "n_tokens": sum(spec.train.n_tokens for spec in specs),
+            "flops": sum(_flops(spec) for spec in specs),
+            "what": (grid.__doc__ or "").partition("\n")[0],
+        }
+        for name, grid in GRIDS.items()
+    ]
+    show.show_rows(pd.DataFrame(rows), "Grids", as_json=as_json, as_csv=as_csv)
+
+
+@app.command("show")
+def show_command(
+    name: Name,
+    flops_per_second: Annotated[
+        float, typer.Option(help="Of the machine, as 4e14 for a card at 40 % of its peak.")
+    ] = 4e14,
+    as_json: opt.Json = False,
+    as_csv: opt.Csv = False,
+) -> None:
+    """Print the runs of a grid by budget: tokens, FLOPs and hours at a speed."""
+    specs = get_grid(name)
+    runs = pd.DataFrame(
+        {
+            "case": spec.case,
+            "budget": spec.budget or _flops(spec),
+            "n_recur": spec.model.n_recur,
+            "d_model": spec.model.d_model,
+            "n_tokens": spec.train.n_tokens,
+            "flops": _flops(spec),
+        }
+        for spec in specs
+    )
+    if as_csv or as_json:
+        show.show_rows(runs, name, as_json=as_json, as_csv=as_csv)
+        return
+    cost = (
+        runs.groupby(["case", "budget"])
+        .agg(
+            runs=("flops", "size"),
+            widths=("d_model", lambda d: " ".join(map(str, sorted(set(d))))),
+            recurrences=("n_recur", lambda r: " ".join(map(str, sorted(set(r))))),
+            n_tokens=("n_tokens", "sum"),
+            flops=("flops", "sum"),
+        )
+        .reset_index()
+    )
+    cost["hours"] = cost["flops"] / flops_per_second / 3600
+    total, hours = cost["flops"].sum(), cost["hours"].sum()
+    title = (
+        f"{name}: {len(specs)} runs, {total:.3g} FLOPs, {hours:.3g} hours at "
+        f"{flops_per_second:.3g} FLOP/s"
+    )
+    show.print_table(cost, title)
+
+
+@app.command("launch")
+def launch_command(
+    name: Name,
+    cluster: Annotated[str, typer.Option(help=f"One of {', '.join(CLUSTERS)}.")] = "local",
+    parallel: Annotated[int, typer.Option(help="Runs at a time.")] = 2,
+    gpus_per_run: Annotated[int, typer.Option(help="Cards, and processes, of a run.")] = 0,
+    hours: Annotated[float, typer.Option(help="Time limit of a job; then queued again.")] = 24,
+    partition: Annotated[str | None, typer.Option(help="Of SLURM.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Start so many runs at most.")] = None,
+    work: Work = WORK,
+    corpus: Annotated[Path | None, typer.Option(help="Folder of a prepared corpus.")] = None,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile each block.")] = False,
+    micro_rows: Annotated[int | None, typer.Option(help="Rows of one pass.")] = None,
+) -> None:
+    """Train what is not recorded of a grid; launched again, it goes on."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("submitit").setLevel(logging.WARNING)
+    engine = Engine(
+        cluster=cluster,
+        parallel=parallel,
+        gpus_per_run=gpus_per_run,
+        hours=hours,
+        partition=partition,
+    )
+    folder = None if corpus is None else str(corpus.resolve())
+    options = TrainOptions(corpus=folder, compile=compile, micro_rows=micro_rows)
+    specs = get_grid(name)
+    console = Console(stderr=True)
+    try:
+        with Live(console=console, auto_refresh=False) as live:
+            last = [0.0]
+
+            def watch(status):
+                if console.is_terminal and time.monotonic() - last[0] > WATCH_SECONDS:
+                    live.update(show.as_table(_active(status), summary(name, status)), refresh=True)
+                    last[0] = time.monotonic()
+
+            status = launch(
+                specs, work / name, engine=engine, options=options, limit=limit, watch=watch
+            )
+    except KeyboardInterrupt:
+        opt.fail("stopped; runs keep their checkpoints, launch again to go on", 130)
+    Console().print(summary(name, status), highlight=False)
+    if (status["state"] == "failed").any():
+        raise typer.Exit(opt.NO_ESTIMATE)
+
+
+@app.command("status")
+def status_command(
+    name: Name,
+    work: Work = WORK,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every few seconds.")] = False,
+    as_json: opt.Json = False,
+    as_csv: opt.Csv = False,
+) -> None:
+    """Print where each run of a grid stands."""
+    specs = get_grid(name)
+    while True:
+        status = grid_status(specs, work / name)
+        if watch:
+            Console().clear()
+        show.show_rows(status, summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN)
+        if not watch or (status["state"] == "done").all():
+            return
+        time.sleep(WATCH_SECONDS)
+
+
+@app.command("collect")
+def collect_command(
+    name: Name,
+    work: Work = WORK,
+    out: Annotated[Path | None, typer.Option(help="Default: runs/NAME.")] = None,
+) -> None:
+    """Copy the records of a grid to runs/NAME, one file a run, and write their table."""
+    found = collect(get_grid(name), work / name, out or runs_dir() / name)
+    counted = ", ".join(f"{number} {what}" for what, number in found.items())
+    print(f"{out or runs_dir() / name}: {counted}")
+
+
+def summary(name: str, status: pd.DataFrame) -> str:
+    """One line: how many runs in each state, how much is trained, and how long the rest takes."""
+    counts = status["state"].value_counts()
+    states = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
+    flops = status["budget"]
+    share = (status["progress"] * flops).sum() / flops.sum()
+    return f"{name}: {states}; {share:.0%} of the FLOPs"
+
+
+def _active(status):
+    return status[status["state"] != "done"].sort_values("state").head(12)[SHOWN]
+
+
+def _flops(spec) -> float:
+    return spec.train.n_tokens * accounting.flops_per_token(spec.model)

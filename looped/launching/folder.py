@@ -1,0 +1,106 @@
+"""What the folder of a run says about it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from looped import accounting
+from looped.spec import RunSpec
+
+WORK = Path("work")
+FAILURE = "failure.txt"
+LOCK = ".lock"
+STATES = ("done", "running", "failed", "stopped", "waiting")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The work folder of one run of a grid."""
+
+    spec: RunSpec
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        """Where the record is once the run is done."""
+        return self.path / f"{self.spec.run_id}.json"
+
+    @property
+    def state(self) -> str:
+        """One of STATES: `failed` and `stopped` runs go on when they are launched again."""
+        if self.record.is_file():
+            return "done"
+        if self.is_held():
+            return "running"
+        if (self.path / FAILURE).is_file():
+            return "failed"
+        return "stopped" if (self.path / "metrics.jsonl").is_file() else "waiting"
+
+    def is_held(self) -> bool:
+        """Whether a process is training here."""
+        if not (self.path / LOCK).is_file():
+            return False
+        try:
+            with FileLock(self.path / LOCK, timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    def failure(self) -> str:
+        """Last lines of what the last attempt said, if it failed."""
+        path = self.path / FAILURE
+        return path.read_text() if path.is_file() else ""
+
+    def last_step(self) -> dict:
+        """Metrics of the newest step; empty before the first."""
+        path = self.path / "metrics.jsonl"
+        if not path.is_file():
+            return {}
+        *_, last = ["", *path.read_text().split("\n")[:-1]]
+        return json.loads(last) if last else {}
+
+
+def folders(specs: list[RunSpec], work: Path) -> list[RunFolder]:
+    """Folder of each spec, each spec once, in the order given."""
+    return [RunFolder(spec, work / run_id) for run_id, spec in unique(specs).items()]
+
+
+def unique(specs: list[RunSpec]) -> dict[str, RunSpec]:
+    """Specs by run_id: equal ones are one run."""
+    return {spec.run_id: spec for spec in specs}
+
+
+def grid_status(specs: list[RunSpec], work: str | Path) -> pd.DataFrame:
+    """Where each run of a grid stands, read off the folders.
+
+    Columns: run_id, case, n_recur, variant, d_model, budget, n_tokens, seed, state, progress (0 to
+    1), tokens_per_second, eta_seconds (of this run, missing where unknown), val_loss, failure.
+    """
+    return pd.DataFrame([_row(folder) for folder in folders(specs, Path(work))])
+
+
+def _row(folder: RunFolder) -> dict:
+    spec, state, last = folder.spec, folder.state, folder.last_step()
+    speed = last.get("tokens_per_second")
+    left = spec.train.n_tokens - last.get("tokens", 0)
+    running = state == "running" and speed
+    record = json.loads(folder.record.read_text()) if state == "done" else None
+    return {
+        "run_id": spec.run_id,
+        "case": spec.case,
+        "n_recur": spec.model.n_recur,
+        "variant": spec.model.variant,
+        "d_model": spec.model.d_model,
+        "budget": spec.budget or spec.train.n_tokens * accounting.flops_per_token(spec.model),
+        "n_tokens": spec.train.n_tokens,
+        "seed": spec.train.seed,
+        "state": state,
+        "progress": 1.0 if record else last.get("step", 0) / spec.n_steps,
+        "tokens_per_second": record["result"]["tokens_per_second"] if record else speed,
+        "eta_seconds": left / speed if running else None,
+        "val_loss": record["result"]["val_loss"] if record else None,
+        "failure": folder.failure() if state == "failed" else "",
+    }
