@@ -9,6 +9,8 @@ from looped.figures.counts import SERIES
 SECTIONS = {"prelude": SERIES[5], "loop": SERIES[1], "coda": SERIES[3]}
 LAYER_HEIGHT = 20
 TEXT_ON_MARK = "#ffffff"
+_STACK_AXIS = alt.Axis(labelAngle=0, labelOverlap=False)
+_BANDS = alt.Scale(paddingInner=0.45, paddingOuter=0.3)
 
 
 def schematic(layers: pd.DataFrame):
@@ -45,7 +47,7 @@ def schematic(layers: pd.DataFrame):
 
 def _boxes(table):
     stacks = list(dict.fromkeys(table["stack"]))
-    x = alt.X("stack:N", sort=stacks, title=None, axis=alt.Axis(labelAngle=0), scale=_bands())
+    x = alt.X("stack:N", sort=stacks, title=None, axis=_STACK_AXIS, scale=_BANDS)
     y = alt.Y(
         "position:O",
         sort="descending",
@@ -60,12 +62,12 @@ def _boxes(table):
         .encode(
             x=x,
             y=y,
-            color=alt.Color("section:N", scale=colors, title=None),
+            color=alt.Color("section:N", scale=colors, title=None, legend=alt.Legend(columns=3)),
             opacity=alt.Opacity(
                 "run:N",
                 scale=alt.Scale(domain=["first run", "run again"], range=[1, 0.55]),
                 title=None,
-                legend=alt.Legend(symbolFillColor=SECTIONS["loop"], symbolStrokeWidth=0),
+                legend=alt.Legend(symbolFillColor=SECTIONS["loop"], symbolStrokeWidth=0, columns=2),
             ),
             tooltip=[
                 alt.Tooltip("section:N", title="Section"),
@@ -84,10 +86,6 @@ def _boxes(table):
     )
     entering = entering.encode(xOffset=alt.value(-4))
     return alt.layer(boxes, names, entering)
-
-
-def _bands():
-    return alt.Scale(paddingInner=0.45, paddingOuter=0.3)
 
 
 def _schematic_description(table) -> str:
