@@ -16,35 +16,19 @@ torch = pytest.importorskip("torch")
 
 from filelock import FileLock  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
+from tiny import STEPS, VOCAB, make_corpus, spec_of  # noqa: E402
 
 import looped  # noqa: E402
-from looped.config import ModelConfig  # noqa: E402
 from looped.data.sources.files import OwnText  # noqa: E402
 from looped.training import checkpoint, metrics, trainer  # noqa: E402
 from looped.training.distributed import Ranks, choose_device  # noqa: E402
 from looped.training.validate import validate  # noqa: E402
 
-VOCAB, SEQ_LEN, STEPS = 280, 32, 12
-WORDS = "the loop runs again over one block of layers and a state that it leaves behind".split()
-
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """A small prepared corpus of sentences of few words."""
-    folder = tmp_path_factory.mktemp("corpus")
-    rng = np.random.default_rng(0)
-    for number in range(60):
-        text = ". ".join(" ".join(rng.choice(WORDS, 8)) for _ in range(40))
-        (folder / f"{number:02d}.txt").write_text(text)
-    source = OwnText(folder, share=0.2)
-    return looped.prepare_corpus(source, vocab_size=VOCAB, seq_len=SEQ_LEN, out=folder / "prepared")
-
-
-def spec_of(*, steps=STEPS, model=None, **train) -> looped.RunSpec:
-    sizes = {"d_model": 16, "d_head": 8, "n_recur": 2, "n_prelude": 1, "n_loop": 1, "n_coda": 1}
-    sizes |= {"variant": "linear", "vocab_size": VOCAB, "seq_len": SEQ_LEN} | (model or {})
-    settings = looped.TrainConfig(n_tokens=4 * SEQ_LEN * steps, batch_rows=4, lr=0.02, **train)
-    return looped.RunSpec(model=ModelConfig(**sizes), train=settings, corpus="text")
+    """A small prepared corpus."""
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 def run(spec, folder, corpus, **options) -> looped.RunRecord:
