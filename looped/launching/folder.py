@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from filelock import FileLock, Timeout
-
 from looped import accounting
+from looped.extras import need
 from looped.spec import RunSpec
 
 WORK = Path("work")
@@ -43,10 +42,11 @@ class RunFolder:
         """Whether a process is training here."""
         if not (self.path / LOCK).is_file():
             return False
+        filelock = need("filelock", "grid")
         try:
-            with FileLock(self.path / LOCK, timeout=0):
+            with filelock.FileLock(self.path / LOCK, timeout=0):
                 return False
-        except Timeout:
+        except filelock.Timeout:
             return True
 
     def failure(self) -> str:
