@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+
 from looped import accounting
 from looped.extras import need
 from looped.spec import RunSpec
