@@ -35,6 +35,7 @@ from looped.fitting.optimal import (
 from looped.fitting.result import Bootstrap, FitResult, FitStatus
 from looped.fitting.sensitivity import profile_phi, propagate_se
 from looped.fitting.summary import fit_table, residual_summary
+from looped.grids import GRIDS, get_grid
 from looped.laws import LAWS
 from looped.recipes import RECIPES, laptop_run, paper_run
 from looped.registry import SOURCES, load_runs
@@ -45,6 +46,7 @@ from looped.splits import SPLITS, split_params
 __version__ = version("looped")
 
 __all__ = [
+    "GRIDS",
     "LAWS",
     "RECIPES",
     "SOURCES",
@@ -71,6 +73,7 @@ __all__ = [
     "figures",
     "fit",
     "fit_table",
+    "get_grid",
     "isoflop_minima",
     "laptop_run",
     "load_runs",
@@ -96,6 +99,11 @@ _ON_FIRST_USE = {  # and, but for the figures, not part of `import *`
     "prepare_corpus": ("looped.data.prepare", "prepare"),
     "Corpus": ("looped.data.corpus", "Corpus"),
     "load_trained": ("looped.training.checkpoint", "load_trained"),
+    "launch": ("looped.launching.engine", "launch"),
+    "Engine": ("looped.launching.engine", "Engine"),
+    "TrainOptions": ("looped.launching.job", "TrainOptions"),
+    "grid_status": ("looped.launching.folder", "grid_status"),
+    "collect": ("looped.launching.collect", "collect"),
     "read_metrics": ("looped.training.metrics", "read_metrics"),
 }
 

@@ -13,6 +13,7 @@ from rich.live import Live
 from looped import accounting
 from looped.cli import options as opt
 from looped.cli import show
+from looped.cli.train import ensure_corpus
 from looped.grids import GRIDS, get_grid
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
@@ -123,6 +124,8 @@ def launch_command(
     folder = None if corpus is None else str(corpus.resolve())
     options = TrainOptions(corpus=folder, compile=compile, micro_rows=micro_rows)
     specs = get_grid(name)
+    if corpus is None:
+        ensure_corpus(specs[0])
     console = Console(stderr=True)
     try:
         with Live(console=console, auto_refresh=False) as live:
@@ -134,7 +137,13 @@ def launch_command(
                     last[0] = time.monotonic()
 
             status = launch(
-                specs, work / name, engine=engine, options=options, limit=limit, watch=watch
+                specs,
+                work / name,
+                records=runs_dir() / name,
+                engine=engine,
+                options=options,
+                limit=limit,
+                watch=watch,
             )
     except KeyboardInterrupt:
         opt.fail("stopped; runs keep their checkpoints, launch again to go on", 130)
@@ -154,7 +163,7 @@ def status_command(
     """Print where each run of a grid stands."""
     specs = get_grid(name)
     while True:
-        status = grid_status(specs, work / name)
+        status = grid_status(specs, work / name, runs_dir() / name)
         if watch:
             Console().clear()
         show.show_rows(status, summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN)

@@ -84,6 +84,8 @@ def train_command(
     if corpus is not None:
         opened = looped.Corpus.open(corpus)
         spec = replace(spec, corpus=f"{opened.source}@{opened.sha256[:12]}")
+    else:
+        ensure_corpus(spec)
     run = out or Path("work") / spec.run_id
     if first:
         logging.info("run %s in %s: %s steps", spec.run_id, run, f"{spec.n_steps:,}")
@@ -91,7 +93,7 @@ def train_command(
         record = looped.train(
             spec,
             run,
-            corpus=corpus or _corpus(spec),
+            corpus=corpus,
             device=device,
             attention=attention,
             compile=compile,
@@ -131,14 +133,11 @@ def _option(name) -> str:
     return name.replace("_", "-")
 
 
-def _corpus(spec):
-    """The laptop corpus is made where it is not there yet, once; others have to be prepared."""
-    if spec.corpus != "laptop":
-        return None
-    logging.info("opening the laptop corpus, or preparing it (half a minute, once)")
-    return looped.prepare_corpus(
-        "laptop", vocab_size=spec.model.n_vocab, seq_len=spec.model.seq_len
-    )
+def ensure_corpus(spec: RunSpec) -> None:
+    """Prepare the laptop corpus where it is not there yet; others have to be prepared by name."""
+    if spec.corpus == "laptop":
+        logging.info("opening the laptop corpus, or preparing it (half a minute, once)")
+        looped.prepare_corpus("laptop", vocab_size=spec.model.n_vocab, seq_len=spec.model.seq_len)
 
 
 def _print(record: RunRecord, run: Path, as_json: bool) -> None:

@@ -20,7 +20,7 @@ def collect(specs: list[RunSpec], work: str | Path, out: str | Path) -> dict[str
     """
     out = Path(out)
     found = {"new": 0, "known": 0, "missing": 0}
-    for run in folders(specs, Path(work)):
+    for run in folders(specs, work):
         if (out / run.record.name).is_file():
             found["known"] += 1
         elif run.record.is_file():

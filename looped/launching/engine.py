@@ -73,6 +73,7 @@ def launch(
     specs: list[RunSpec],
     work: str | Path = WORK,
     *,
+    records: str | Path | None = None,
     engine: Engine | None = None,
     options: TrainOptions | None = None,
     limit: int | None = None,
@@ -86,6 +87,7 @@ def launch(
     Args:
         specs: the grid.
         work: folder of the runs' folders; on a cluster one that its machines share.
+        records: folder of collected records; what is recorded there is done.
         engine: where the runs are started.
         options: how they are trained.
         limit: start so many at most.
@@ -97,12 +99,12 @@ def launch(
     work = Path(work).resolve()
     work.mkdir(parents=True, exist_ok=True)
     engine, options = engine or Engine(), options or TrainOptions()
-    runs = folders(specs, work)
+    runs = folders(specs, work, records)
     todo = [run for run in runs if run.state != "done"][:limit]
     if todo:
         launcher = (_Local if engine.cluster == "local" else _Slurm)(engine, options, work)
-        launcher.run(todo, lambda: watch(grid_status(specs, work)))
-    status = grid_status(specs, work)
+        launcher.run(todo, lambda: watch(grid_status(specs, work, records)))
+    status = grid_status(specs, work, records)
     watch(status)
     return status
 

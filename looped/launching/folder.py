@@ -18,15 +18,19 @@ STATES = ("done", "running", "failed", "stopped", "waiting")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The work folder of one run of a grid."""
+    """The work folder of one run of a grid, and the folder of collected records, if any."""
 
     spec: RunSpec
     path: Path
+    records: Path | None = None
 
     @property
     def record(self) -> Path:
-        """Where the record is once the run is done."""
-        return self.path / f"{self.spec.run_id}.json"
+        """Where the record is: collected, or in the work folder once the run is done."""
+        name = f"{self.spec.run_id}.json"
+        if self.records and (self.records / name).is_file():
+            return self.records / name
+        return self.path / name
 
     @property
     def state(self) -> str:
@@ -64,23 +68,29 @@ class RunFolder:
         return json.loads(last) if last else {}
 
 
-def folders(specs: list[RunSpec], work: Path) -> list[RunFolder]:
-    """Folder of each spec, each spec once, in the order given."""
-    return [RunFolder(spec, work / run_id) for run_id, spec in unique(specs).items()]
+def folders(
+    specs: list[RunSpec], work: str | Path, records: str | Path | None = None
+) -> list[RunFolder]:
+    """Folder of each spec, in the order given; equal specs are one run."""
+    records = None if records is None else Path(records)
+    by_id = {spec.run_id: spec for spec in specs}
+    return [RunFolder(spec, Path(work) / run_id, records) for run_id, spec in by_id.items()]
 
 
-def unique(specs: list[RunSpec]) -> dict[str, RunSpec]:
-    """Specs by run_id: equal ones are one run."""
-    return {spec.run_id: spec for spec in specs}
-
-
-def grid_status(specs: list[RunSpec], work: str | Path) -> pd.DataFrame:
+def grid_status(
+    specs: list[RunSpec], work: str | Path = WORK, records: str | Path | None = None
+) -> pd.DataFrame:
     """Where each run of a grid stands, read off the folders.
+
+    Args:
+        specs: the grid.
+        work: folder of the runs' folders.
+        records: folder of records that were collected, such as `runs/laptop`.
 
     Columns: run_id, case, n_recur, variant, d_model, budget, n_tokens, seed, state, progress (0 to
     1), tokens_per_second, eta_seconds (of this run, missing where unknown), val_loss, failure.
     """
-    return pd.DataFrame([_row(folder) for folder in folders(specs, Path(work))])
+    return pd.DataFrame([_row(folder) for folder in folders(specs, work, records)])
 
 
 def _row(folder: RunFolder) -> dict:
