@@ -72,12 +72,14 @@ def _read(source, columns) -> pd.DataFrame:
             raise ValueError(f"columns name those of a CSV file, got {columns} for {source!r}")
         return validate(SOURCES[source]())
     path = Path(source)
+    if (path / "runs.csv").is_file():
+        path = path / "runs.csv"
     if path.is_dir() and not columns:
         return read_records(path)
     if not path.is_file():
         raise ValueError(
             f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)}, a CSV file's path, or "
-            "a folder of records"
+            "a folder of records or of a runs.csv"
         )
     return validate(_renamed(_read_csv(path), columns, path), file=path)
 

@@ -1,0 +1,94 @@
+"""`looped ingest`: results that others measured, checked and kept as a source of runs."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from looped.cli import options as opt
+from looped.cli import show
+from looped.errors import ConfigError
+from looped.registry.ingest import Ingested, ingest
+from looped.registry.ingest.read import FORMATS
+
+SHOWN = ["case", "n_recur", "d_model", "budget", "n_params", "n_tokens", "val_loss", "source"]
+
+File = Annotated[Path, typer.Argument(help="CSV, JSON lines, or an export of Weights & Biases.")]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="OURS=THEIRS, as val_loss=eval/loss, or OURS=- (repeatable)."),
+]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Of the model of all runs: FIELD=VALUE, as n_layers=20."),
+]
+
+
+def ingest_command(
+    file: File,
+    name: Annotated[str | None, typer.Option(help="Of the source; default: the file's.")] = None,
+    mapping: Map = None,
+    model: Annotated[Path | None, typer.Option(help="JSON file of the model's fields.")] = None,
+    setting: Setting = None,
+    format: Annotated[str | None, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of sources; default: runs.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print and write nothing.")] = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Check the runs of a file, say what was read how, and keep them as a source of runs."""
+    ingested = ingest(
+        file,
+        name=name or re.sub(r"\W+", "-", file.stem.lower()).strip("-_"),
+        mapping=opt.pairs(mapping, "--map"),
+        model=read_model(model, setting),
+        format=format,
+        out=out,
+        dry_run=dry_run,
+    )
+    _print(ingested, as_json)
+
+
+def read_model(file: Path | None, settings: list[str] | None) -> dict | None:
+    """Fields of the model from a JSON file and from FIELD=VALUE, which wins; None without both.
+
+    Raises:
+        ConfigError: a file that holds no JSON object.
+    """
+    if file is None and not settings:
+        return None
+    given = opt.pairs(settings, "--set")
+    return _read_fields(file) | {name: _value(text) for name, text in given.items()}
+
+
+def _read_fields(file) -> dict:
+    if file is None:
+        return {}
+    try:
+        fields = json.loads(file.read_text())
+    except json.JSONDecodeError as error:
+        fields = error
+    if not isinstance(fields, dict):
+        raise ConfigError(f'--model: {file} is no JSON object, as {{"n_layers": 20}}')
+    return fields
+
+
+def _value(text):
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _print(ingested: Ingested, as_json) -> None:
+    folder = None if ingested.folder is None else str(ingested.folder)
+    if as_json:
+        rows = show.records(ingested.table)
+        show.print_json({"folder": folder, "notes": ingested.notes, "runs": rows})
+        return
+    for note in ingested.notes:
+        print(note)
+    title = f"{len(ingested.table)} runs: losses in nats per token, budgets in FLOPs"
+    show.print_table(ingested.table[SHOWN], title)
+    print(f"written to {folder}" if folder else "nothing was written (--dry-run)")

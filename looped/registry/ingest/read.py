@@ -1,0 +1,101 @@
+"""The files of others: CSV, JSON lines, and what Weights & Biases exports in either form.
+
+A Weights & Biases export is a table with a `Name` and a `State` per run, or one JSON object a run
+with nested `config` and `summary`. Nested objects become columns named by their path:
+`config.model.d_model`, `summary.val/loss`.
+"""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from looped.errors import RecordError
+from looped.registry import _read_csv
+
+FORMATS = ("csv", "jsonl", "wandb")
+
+TO_JSON_LINES = 'Write one JSON object a line, as DataFrame.to_json(orient="records", lines=True)'
+
+
+def read_table(path: Path, form: str | None = None) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a file under its own column names, and what was left out.
+
+    The index counts lines from the second one, which is how `validate` names a row. Runs of a
+    Weights & Biases export that did not finish are left out.
+
+    Args:
+        form: one of FORMATS; None recognises JSON by its first character, and an export of
+            Weights & Biases by its columns.
+
+    Raises:
+        RecordError: a file that is no such table.
+        ValueError: no such file or form.
+    """
+    if form not in (None, *FORMATS):
+        raise ValueError(f"format: got {form!r}, expected one of {FORMATS}")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; give a CSV file or JSON lines")
+    nested = form == "jsonl" or (form != "csv" and _begins_with_brace(path))
+    frame = _read_json_lines(path) if nested else _read_csv(path)
+    _refuse_dictionaries_as_text(frame, path)
+    if form == "wandb" or (form is None and _is_of_wandb(frame)):
+        return _finished(frame, path)
+    return frame, []
+
+
+def _begins_with_brace(path) -> bool:
+    with path.open("rb") as file:
+        return file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+
+
+def _read_json_lines(path) -> pd.DataFrame:
+    lines = path.read_text("utf-8-sig").split("\n")
+    rows = {i: _parse(line, i + 1, path) for i, line in enumerate(lines) if line.strip()}
+    if not rows:
+        raise RecordError("no runs", file=path, fix=TO_JSON_LINES)
+    return pd.json_normalize(list(rows.values())).set_index(pd.Index(list(rows)) - 1)
+
+
+def _parse(line, number, path) -> dict:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        row = error
+    if not isinstance(row, dict):
+        why = f" ({row})" if isinstance(row, json.JSONDecodeError) else ""
+        raise RecordError(f"not a JSON object{why}", file=path, row=number, fix=TO_JSON_LINES)
+    return row
+
+
+def _refuse_dictionaries_as_text(frame, path):
+    """`DataFrame.to_csv` turns the API's config and summary into Python text."""
+    for name in ("config", "summary"):
+        if name in frame and frame[name].astype(str).str.startswith("{").any():
+            raise RecordError(
+                f"column {name!r} holds dictionaries as text", file=path, fix=TO_JSON_LINES
+            )
+
+
+def _is_of_wandb(frame) -> bool:
+    parts = {name.partition(".")[0] for name in frame}
+    return {"Name", "State"} <= set(frame) or {"config", "summary"} <= parts
+
+
+def _finished(frame, path) -> tuple[pd.DataFrame, list[str]]:
+    by_name = {name.lower(): name for name in frame}
+    if "state" not in by_name:
+        return frame, ["left out: nothing, but the export has no State, so a run may have crashed"]
+    state = frame[by_name["state"]].astype(str)
+    ended = state.str.lower() == "finished"
+    if not ended.any():
+        raise RecordError(
+            f"no run is finished; the states are {sorted(set(state))}",
+            file=path,
+            fix="Export the finished runs",
+        )
+    names = frame[by_name["name"]] if "name" in by_name else pd.Series("", index=frame.index)
+    return frame[ended], [
+        f"left out: row {i + 2}, run {names[i]!r}, whose State is {state[i]}, not finished"
+        for i in frame.index[~ended]
+    ]
