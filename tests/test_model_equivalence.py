@@ -100,8 +100,7 @@ def test_without_a_loop_it_is_a_plain_transformer():
                 start = f"{part}.{n}."
                 own = {name[len(start) :]: p for name, p in w.items() if name.startswith(start)}
                 x = plain_layer(x, own, d_head=8)
-            if part == "loop":
-                x = rms(x, w["norm_recur.scale"])
+        x = rms(x, w["norm_recur.scale"])
         expected = 15 * torch.tanh(rms(x, w["norm_out.scale"]) @ w["unembed.weight"].T / 15)
         torch.testing.assert_close(logits, expected, rtol=0, atol=1e-12)
 

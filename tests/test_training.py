@@ -76,7 +76,7 @@ class TestRecord:
         assert result.val_rows == len(corpus.validation)
         assert result.epochs == pytest.approx(4 * STEPS / len(corpus.train))
         assert record.provenance.corpus_sha256 == corpus.sha256
-        assert record.provenance.versions["torch"] == torch.__version__
+        assert record.provenance.stretches[0].versions["torch"] == torch.__version__
 
     def test_names_no_host_and_no_user(self, finished):
         import getpass
@@ -411,7 +411,7 @@ class TestProcesses:
         records = [path for path in tmp_path.glob("*.json") if path.name != checkpoint.SPEC]
         assert records, done.stderr
         record = looped.read_record(records[0])
-        assert record.provenance.n_processes == 2
+        assert record.provenance.stretches[-1].n_processes == 2
         np.testing.assert_allclose(losses(tmp_path), losses(undisturbed[0]), rtol=1e-4)
         expected = undisturbed[1]["result"]["val_loss"]
         assert record.result.val_loss == pytest.approx(expected, rel=1e-4)

@@ -1,6 +1,7 @@
 """`looped train`: one run, from a recipe or as a run of the paper's grid."""
 
 import inspect
+import json
 import logging
 import os
 from dataclasses import replace
@@ -37,6 +38,9 @@ Preset = Annotated[str, typer.Option(help=f"Recipe: one of {', '.join(RECIPES)}.
 
 
 def train_command(
+    spec_file: Annotated[
+        Path | None, typer.Option("--spec", help="A spec as JSON, in place of a preset's options.")
+    ] = None,
     preset: Preset = "paper",
     width: Annotated[int | None, typer.Option(help="The paper's width s (preset paper).")] = None,
     d_model: Annotated[int | None, typer.Option(help="Model size (preset laptop).")] = None,
@@ -68,23 +72,27 @@ def train_command(
     """
     first = os.environ.get("RANK", "0") == "0"
     logging.basicConfig(level=logging.INFO if first else logging.WARNING, format="%(message)s")
-    spec = make_spec(
-        preset,
-        width=width,
-        d_model=d_model,
-        n_recur=n_recur,
-        variant=variant,
-        bptt=bptt,
-        budget=budget,
-        n_tokens=None if tokens is None else int(tokens),
-        lr=lr,
-        seed=seed,
-        case=case,
+    spec = (
+        _read_spec(spec_file)
+        if spec_file
+        else make_spec(
+            preset,
+            width=width,
+            d_model=d_model,
+            n_recur=n_recur,
+            variant=variant,
+            bptt=bptt,
+            budget=budget,
+            n_tokens=None if tokens is None else int(tokens),
+            lr=lr,
+            seed=seed,
+            case=case,
+        )
     )
-    if corpus is not None:
+    if corpus is not None and spec_file is None:
         opened = looped.Corpus.open(corpus)
         spec = replace(spec, corpus=f"{opened.source}@{opened.sha256[:12]}")
-    else:
+    elif corpus is None:
         ensure_corpus(spec)
     run = out or Path("work") / spec.run_id
     if first:
@@ -131,6 +139,13 @@ def make_spec(preset: str, **settings) -> RunSpec:
 
 def _option(name) -> str:
     return name.replace("_", "-")
+
+
+def _read_spec(path: Path) -> RunSpec:
+    try:
+        return RunSpec.from_dict(json.loads(path.read_text()))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--spec: {path} is not JSON ({error})") from None
 
 
 def ensure_corpus(spec: RunSpec) -> None:

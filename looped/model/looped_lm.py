@@ -79,9 +79,12 @@ class LoopedLM(nn.Module):
         for step in range(n_recur):
             with torch.set_grad_enabled(torch.is_grad_enabled() and step >= first_with_grad):
                 u_BTD = self.variant.read(state, e_BTD, step)
-                h_BTD = self.norm_recur(run("loop", u_BTD, step))
+                h_BTD = run("loop", u_BTD, step)
+                if self.variant.loops:
+                    h_BTD = self.norm_recur(h_BTD)
                 state = self.variant.write(state, h_BTD, step)
-        return self.norm_out(run("coda", self.variant.finish(state)))
+        x_BTD = run("coda", self.variant.finish(state))
+        return self.norm_out(x_BTD if self.variant.loops else self.norm_recur(x_BTD))
 
     def logits(self, x_BTD):
         """15 tanh(W x / 15) of the hidden vectors, without the padding of the vocabulary."""

@@ -32,7 +32,8 @@ class Result(_Part):
     """What the run ended with; losses in nats per token."""
 
     val_loss: Positive
-    val_loss_se: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # over validation rows
+    # over validation rows, taken as independent; two runs on the same rows differ by less
+    val_loss_se: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     val_rows: Annotated[int, Field(gt=1)]
     train_loss: Positive  # mean of the last tenth of the steps
     n_tokens: Annotated[int, Field(gt=0)]
@@ -43,18 +44,25 @@ class Result(_Part):
     tokens_per_second: Positive
 
 
+class Stretch(_Part):
+    """Steps of a run that were trained in one way; a run that is resumed elsewhere has several."""
+
+    first_step: Annotated[int, Field(ge=0)]  # counted from 0
+    hardware: str  # kind of processor or card
+    n_processes: Annotated[int, Field(gt=0)]
+    precision: Literal["float32", "bfloat16"]  # of products under autocast; weights are float32
+    attention: str
+    compiled: bool
+    versions: dict[str, str]
+    code: str  # version of this package, with the commit where it is known
+
+
 class Provenance(_Part):
     """Where the result comes from."""
 
     created: str  # UTC date and time of the end, ISO 8601
-    hardware: str  # kind of processor or card
-    n_processes: Annotated[int, Field(gt=0)]
-    precision: Literal["float32", "bfloat16"]
-    attention: str
-    compiled: bool
     resumed: Annotated[int, Field(ge=0)]  # times that the run went on from a checkpoint
-    versions: dict[str, str]
-    code: str  # version of this package, with the commit where it is known
+    stretches: Annotated[list[Stretch], Field(min_length=1)]
     corpus_sha256: Sha256
     tokenizer_sha256: Sha256
 

@@ -8,7 +8,7 @@ RUN/checkpoints/step-00000100/model.safetensors   weights, fp32
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -31,6 +31,7 @@ class State:
     step: int = 0  # optimiser steps done; the position in the data follows from it
     seconds: float = 0.0  # of training, validation not counted
     resumed: int = 0  # times that the run went on from a checkpoint
+    stretches: list[dict] = field(default_factory=list)  # how it was run: `record.Stretch`
 
 
 def save(run: Path, state: State, model: LoopedLM, optimizer_state: dict, keep: int) -> Path:
@@ -38,7 +39,8 @@ def save(run: Path, state: State, model: LoopedLM, optimizer_state: dict, keep: 
     folder = run / FOLDER
     final = folder / f"step-{state.step:08d}"
     partial = folder / f".{final.name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    for left in folder.glob(".*.partial"):  # of a process that was killed while it wrote
+        shutil.rmtree(left)
     partial.mkdir(parents=True)
     save_model(model, str(partial / _WEIGHTS))
     torch.save(optimizer_state, partial / _OPTIMIZER)

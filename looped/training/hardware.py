@@ -1,6 +1,7 @@
 """What a run ran on and with: kind of processor or card, its peak, versions. No host, no user."""
 
 import platform
+import re
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from looped.paths import PACKAGE
 
 PEAK_FLOPS = {
+    "GH200": 989e12,
     "H200": 989e12,
     "H100 NVL": 835e12,
     "H100 PCIe": 756e12,
@@ -43,7 +45,8 @@ def peak_flops(device: torch.device) -> float | None:
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
-    return next((peak for part, peak in PEAK_FLOPS.items() if part in name), None)
+    words = (part for part in PEAK_FLOPS if re.search(rf"\b{part}\b", name))
+    return PEAK_FLOPS.get(max(words, key=len, default=""))
 
 
 def versions() -> dict[str, str]:

@@ -24,6 +24,9 @@ from looped.training.checkpoint import SPEC
 from looped.training.distributed import connected
 from looped.training.trainer import Trainer
 
+PACKED = "-packed"
+"""What a source of rows that are packed already adds to the name of the text."""
+
 logger = logging.getLogger("looped")
 
 
@@ -104,7 +107,7 @@ def open_corpus(spec: RunSpec, corpus: Corpus | str | Path | None) -> Corpus:
             f"{corpus.vocab_size}; the model has seq_len={model.seq_len}, {model.n_vocab} tokens; "
             "prepare the corpus for it"
         )
-    if corpus.source != source or not corpus.sha256.startswith(digest):
+    if corpus.source.removesuffix(PACKED) != source or not corpus.sha256.startswith(digest):
         raise ConfigError(
             f"corpus: {corpus.folder} holds {corpus.source}@{corpus.sha256[:12]}, the spec says "
             f"{spec.corpus!r}; name the one that is meant"

@@ -17,7 +17,7 @@ from looped.data.order import batch_indices, rank_part
 from looped.errors import ConfigError, TrainingError
 from looped.model.attention import choose_backend
 from looped.model.looped_lm import LoopedLM
-from looped.registry.record import Provenance, Result, RunRecord
+from looped.registry.record import Provenance, Result, RunRecord, Stretch
 from looped.spec import RunSpec
 from looped.training import hardware
 from looped.training.distributed import Ranks
@@ -55,6 +55,7 @@ class Trainer:
             self.model.compile_blocks()
         self.optimizer = build_optimizers(self.model, spec)
         self.state = checkpoints.restore(run, corpus.sha256, self.model, self.optimizer)
+        self._begin_stretch()
         self.loss = _Loss(self.model)
         if ranks.world_size > 1:
             ids = [ranks.device.index] if on_card else None
@@ -185,17 +186,27 @@ class Trainer:
             provenance=self._provenance(),
         )
 
-    def _provenance(self) -> Provenance:
-        return Provenance(
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+    def _begin_stretch(self) -> None:
+        """Note how the steps from here on are trained, where that is not as before."""
+        stretch = Stretch(
+            first_step=self.state.step,
             hardware=hardware.hardware_name(self.ranks.device),
             n_processes=self.ranks.world_size,
             precision=str(self.dtype).removeprefix("torch."),
             attention=self.attention,
             compiled=self.compiled,
-            resumed=self.state.resumed,
             versions=hardware.versions(),
             code=hardware.code_version(),
+        ).model_dump()
+        known = self.state.stretches
+        if not known or known[-1] | {"first_step": stretch["first_step"]} != stretch:
+            known.append(stretch)
+
+    def _provenance(self) -> Provenance:
+        return Provenance(
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            resumed=self.state.resumed,
+            stretches=self.state.stretches,
             corpus_sha256=self.corpus.sha256,
             tokenizer_sha256=self.corpus.tokenizer_sha256,
         )

@@ -8,6 +8,7 @@ import bz2
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,7 @@ _UNNAMED = {"ee": "European Union", "xx": "World"}  # reports that name no count
 _SPACE_BEFORE = re.compile(r" +([,.;:”)])")
 
 LONGEST_WORD = 40  # characters of a headword; beyond, the package took an article for one
+LEAST_COMMON = 4  # reports that share a line: boilerplate, whose memory is worth nothing
 PASSAGE = 600  # characters: about a row of the laptop recipe, 256 tokens
 
 
@@ -32,6 +34,7 @@ class Text(NamedTuple):
     key: str
     heading: str
     lines: list[str]
+    kin: str = ""  # texts of the same kin stay on one side of the split; empty: of no kin
 
     @property
     def whole(self) -> str:
@@ -91,14 +94,23 @@ def _entry_line(text: str) -> str:
 
 
 def country_reports(files: list[Path]) -> Iterator[Text]:
-    """Sections of the World Factbook, a country's geography being one and its economy another."""
-    for file in files:
-        report = json.loads(file.read_text(encoding="utf-8"))
-        country = _UNNAMED.get(file.stem) or _country(report)
-        for section, fields in report.items():
-            lines = [line for field, value in fields.items() for line in _field_lines(field, value)]
-            if lines:
-                yield Text(f"factbook/{file.stem}/{section}", f"{country}, {section}", lines)
+    """Sections of the World Factbook, a country's geography being one and its economy another.
+
+    Lines that several countries share are left out: they would stand on both sides of the split.
+    """
+    texts = [text for file in files for text in _sections(file)]
+    shared = Counter(line for text in texts for line in set(text.lines))
+    for text in texts:
+        if lines := [line for line in text.lines if shared[line] < LEAST_COMMON]:
+            yield text._replace(lines=lines)
+
+
+def _sections(file: Path) -> Iterator[Text]:
+    report = json.loads(file.read_text(encoding="utf-8"))
+    country = _UNNAMED.get(file.stem) or _country(report)
+    for section, fields in report.items():
+        lines = [line for field, value in fields.items() for line in _field_lines(field, value)]
+        yield Text(f"factbook/{file.stem}/{section}", f"{country}, {section}", lines, country)
 
 
 def _country(report: dict) -> str:

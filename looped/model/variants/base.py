@@ -17,6 +17,7 @@ class Variant(nn.Module):
     """The plain loop: h₀ = e, u_t = h_{t-1}. Variants replace what they do otherwise."""
 
     group = "matrix"  # optimiser group of the variant's own parameters
+    loops = True  # else nothing comes back, and the norm of a recurrence follows the last layer
     any_n_recur = True  # whether it is defined for another number of recurrences than trained
 
     def __init__(self, config: ModelConfig):

@@ -4,6 +4,11 @@ from looped.model.variants.base import Variant
 
 
 class PlainStack(Variant):
-    """h = RMSNorm(Block(e)), n_recur = 1 only."""
+    """One residual stream through all layers, normed once after the last; n_recur = 1 only.
+
+    That the stack has prelude, loop and coda is a matter of counting (section 3.3).
+    """
+
+    loops = False
 
     any_n_recur = False
