@@ -226,6 +226,8 @@ def test_an_export_without_states_says_that_runs_may_have_crashed(tmp_path, runs
         ("config,summary\n\"{'r': 2}\",\"{'l': 3}\"\n", "'config' holds dictionaries as text"),
         ("Name,State,loss\na,failed,3\n", r"no run is finished; the states are \['failed'\]"),
         ("loss;D\n3;1e9\n", "columns separated by ';'"),
+        ("loss,D,N,C\n", "no runs. Give at least one run"),
+        ("\n{}\n", "no runs"),
     ],
 )
 def test_a_file_of_no_shape_is_refused(tmp_path, text, message):

@@ -59,7 +59,7 @@ MEANT = {
     "n_params": "without embedding and unembedding",
     "n_layers": "executed, not stored",
 }
-"""What a guessed column has to be, for the reader to agree or not."""
+"""What a guessed column is taken for, for the reader to agree or not."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def map_columns(frame: pd.DataFrame, mapping: dict[str, str], file: Path) -> Map
     origin = told | named | guessed
     notes = [f"mapped: {ours} is {theirs!r}" for ours, theirs in told.items()]
     notes += _by_name(named)
-    notes += [_guess(ours, theirs) for ours, theirs in guessed.items()]
+    notes += _guesses(guessed)
     notes += _left_out([name for name in frame if name not in origin.values()])
     return Mapped(pd.DataFrame({o: frame[theirs] for o, theirs in origin.items()}), origin, notes)
 
@@ -148,9 +148,14 @@ def _by_name(named) -> list[str]:
     return notes + [f"mapped: {o} is {theirs!r}" for o, theirs in named.items() if o != theirs]
 
 
-def _guess(ours, theirs) -> str:
-    meant = f": it has to be {MEANT[ours]}" if ours in MEANT else ""
-    return f"guessed: {ours} is {theirs!r}{meant} (else --map {ours}=COLUMN, or {NOT_READ})"
+def _guesses(guessed) -> list[str]:
+    notes = [
+        f"guessed: {ours} is {theirs!r}" + (f", {MEANT[ours]}" if ours in MEANT else "")
+        for ours, theirs in guessed.items()
+    ]
+    if notes:
+        notes.append(f"guessed: to correct a guess, --map OURS=COLUMN, or OURS={NOT_READ} for none")
+    return notes
 
 
 def _left_out(names, shown=8) -> list[str]:

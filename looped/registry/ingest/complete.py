@@ -124,12 +124,10 @@ def _assumed(frame, known, configs) -> list[str]:
 
 
 def _describe(frame, configs) -> pd.DataFrame:
-    """The rows with the architecture's columns of the schema filled in."""
-    for name in ("n_recur", "d_model", "variant", "bptt"):
-        values = pd.Series([getattr(config, name) for config in configs], frame.index, object)
-        given = frame[name].astype(object) if name in frame else values
-        frame = frame.assign(**{name: given.where(given.notna(), values)})
-    return frame
+    """The rows with the schema's columns of the architecture, as their models have them."""
+    named = ("n_recur", "d_model", "variant", "bptt")
+    values = {name: [getattr(config, name) for config in configs] for name in named}
+    return frame.assign(**{n: pd.Series(v, frame.index, object) for n, v in values.items()})
 
 
 def _counted(frame, configs, file, notes) -> pd.DataFrame:

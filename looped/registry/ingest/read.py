@@ -38,6 +38,8 @@ def read_table(path: Path, form: str | None = None) -> tuple[pd.DataFrame, list[
         raise ValueError(f"{path}: no such file; give a CSV file or JSON lines")
     nested = form == "jsonl" or (form != "csv" and _begins_with_brace(path))
     frame = _read_json_lines(path) if nested else _read_csv(path)
+    if frame.empty:
+        raise RecordError("no runs", file=path, fix="Give at least one run")
     _refuse_dictionaries_as_text(frame, path)
     if form == "wandb" or (form is None and _is_of_wandb(frame)):
         return _finished(frame, path)
