@@ -14,6 +14,8 @@ from looped.registry.ingest import Ingested, ingest
 from looped.registry.ingest.read import FORMATS
 
 SHOWN = ["case", "n_recur", "d_model", "budget", "n_params", "n_tokens", "val_loss", "source"]
+FIRST = 5
+"""Rows that show a reader what became of the file."""
 
 File = Annotated[Path, typer.Argument(help="CSV, JSON lines, or an export of Weights & Biases.")]
 Map = Annotated[
@@ -87,8 +89,8 @@ def _print(ingested: Ingested, as_json) -> None:
         rows = show.records(ingested.table)
         show.print_json({"folder": folder, "notes": ingested.notes, "runs": rows})
         return
-    for note in ingested.notes:
-        print(note)
-    title = f"{len(ingested.table)} runs: losses in nats per token, budgets in FLOPs"
-    show.print_table(ingested.table[SHOWN], title)
+    shown = ingested.table[SHOWN].head(FIRST)
+    title = f"The first {len(shown)} of {len(ingested.table)} runs: nats per token, FLOPs"
+    show.print_table(shown, title)
+    print(*ingested.notes, sep="\n")
     print(f"written to {folder}" if folder else "nothing was written (--dry-run)")
