@@ -39,6 +39,7 @@ from looped.grids import GRIDS, get_grid
 from looped.laws import LAWS
 from looped.recipes import RECIPES, laptop_run, paper_run
 from looped.registry import SOURCES, load_runs
+from looped.registry.ingest import ingest
 from looped.registry.record import RunRecord, read_record
 from looped.spec import RunSpec, TrainConfig
 from looped.splits import SPLITS, split_params
@@ -74,6 +75,7 @@ __all__ = [
     "fit",
     "fit_table",
     "get_grid",
+    "ingest",
     "isoflop_minima",
     "laptop_run",
     "load_runs",

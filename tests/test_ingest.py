@@ -21,7 +21,7 @@ from looped.cli import options as opt
 from looped.cli.ingest import ingest_command
 from looped.registry.ingest import ingest
 from looped.registry.ingest.columns import ALIASES, KNOWN, map_columns, plain
-from looped.registry.schema import COLUMNS
+from looped.registry.schema import COLUMNS, STACK
 
 PAPER = {"n_layers": 20}
 """What the table of runs does not hold of the paper's stacks; the other sizes are the defaults."""
@@ -79,10 +79,10 @@ def said(notes, text) -> str:
 
 
 def exported(path, *arguments) -> pd.DataFrame:
-    """The paper's runs as `looped runs --csv` prints them, read back."""
+    """The paper's runs as `looped runs --csv` prints them, read back without their depths."""
     printed = CliRunner().invoke(looped_app, ["runs", "--csv", *arguments])
     path.write_text(printed.stdout)
-    return pd.read_csv(path)
+    return pd.read_csv(path).drop(columns=STACK)
 
 
 # What comes in comes out

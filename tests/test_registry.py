@@ -67,7 +67,7 @@ def test_the_anchor_of_a_case_stays_unless_it_is_declined():
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        ({"source": "papers"}, r"got 'papers', expected one of \['paper'\] or a CSV file's path"),
+        ({"source": "papers"}, r"got 'papers', expected one of"),
         ({"case": "loops"}, "case: got 'loops', expected one of .*'truncated_bptt'"),
         ({"n_recur": 3}, r"no run .* is left by n_recur=3.* it has n_recur \[1, 2, 4, 8\]"),
         ({"budget_max": 1.0}, "no run .* is left by .*budget_max=1.0.*budgets .*4.64e"),

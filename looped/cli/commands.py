@@ -16,6 +16,7 @@ from looped.cli import options as opt
 from looped.cli import show
 from looped.cli.data import app as data
 from looped.cli.grid import app as grid
+from looped.cli.ingest import ingest_command
 from looped.cli.train import train_command
 from looped.config import d_model_of_width, paper_config
 from looped.laws import get_law
@@ -31,6 +32,7 @@ app = typer.Typer(
 for name, group in {"data": data, "grid": grid, "bench": bench, "book": book}.items():
     app.add_typer(group, name=name)
 app.command("train")(train_command)
+app.command("ingest")(ingest_command)
 
 
 def _print_version(asked: bool) -> None:

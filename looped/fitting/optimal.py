@@ -4,6 +4,8 @@ The width is searched on a continuum with the exact counts of the accounting: at
 buys D = C / F(d) tokens, and the law gives L(N_once(d), N_rec(d), r, D).
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize_scalar
@@ -12,6 +14,7 @@ from looped import accounting
 from looped.config import ModelConfig, paper_config
 from looped.errors import ConfigError, NoMinimum
 from looped.fitting.result import FitResult
+from looped.registry.schema import STACK
 
 LOG_WIDTHS = (np.log(16.0), np.log(131_072.0))
 
@@ -46,25 +49,34 @@ def runs_at_width(config: ModelConfig, d_model, *, budget=None, n_tokens=None) -
 
 
 def stack_of(runs: pd.DataFrame, n_recur: int) -> ModelConfig:
-    """The paper's stack at one recurrence, with the variant and truncation of the runs there.
+    """The architecture of the runs at one recurrence: their sections, variant and truncation.
 
-    Its d_model is only a place holder: `compute_optimal` and `runs_at_width` take real widths.
+    Where the runs do not say how many layers a section has, it is the paper's stack. d_model is
+    only a place holder: `compute_optimal` and `runs_at_width` take real widths.
 
     Raises:
-        ConfigError: runs of several variants, or whose counts are not those of the paper's stack.
+        ConfigError: runs of several architectures, or whose counts are not those of theirs.
     """
     at = runs[runs["n_recur"] == n_recur]
     variant, bptt = (_only(at, name) for name in ("variant", "bptt"))
     config = paper_config(640, int(n_recur), variant, None if bptt is None else int(bptt))
-    known = at.dropna(subset=["d_model"]) if "d_model" in at else at.iloc[:0]
+    known = {name: _only(at, name) for name in STACK}
+    if all(value is not None for value in known.values()):
+        config = replace(config, vocab_used=None, **{k: int(v) for k, v in known.items()})
+    _require_counts(at, config)
+    return config
+
+
+def _require_counts(runs, config):
+    known = runs.dropna(subset=["d_model"]) if "d_model" in runs else runs.iloc[:0]
     counted = accounting.n_params(config, known["d_model"].to_numpy(float)) if len(known) else 0
     if len(known) and not np.allclose(counted, known["n_params"], rtol=1e-6):
         raise ConfigError(
-            f"the runs at r = {n_recur} are not of the paper's 20-layer stack: N = "
-            f"{known['n_params'].iloc[0]:.6g} at d_model {known['d_model'].iloc[0]}, expected "
-            f"{counted[0]:.6g}; give compute_optimal a ModelConfig of your own"
+            f"the runs at r = {config.n_recur} are not of a stack of {config.n_prelude}, "
+            f"{config.n_loop} and {config.n_coda} layers: N = {known['n_params'].iloc[0]:.6g} at "
+            f"d_model {known['d_model'].iloc[0]}, expected {counted[0]:.6g}; give the columns "
+            f"{', '.join(STACK)}, or give compute_optimal a ModelConfig of your own"
         )
-    return config
 
 
 def _only(runs, column):

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 from looped.errors import RecordError
+from looped.paths import runs_dir
+from looped.registry.laptop import laptop_runs
 from looped.registry.paper import paper_runs
 from looped.registry.record import read_records
 from looped.registry.schema import COLUMNS, validate
 
-SOURCES: dict[str, Callable[[], pd.DataFrame]] = {"paper": paper_runs}
+SOURCES: dict[str, Callable[[], pd.DataFrame]] = {"paper": paper_runs, "laptop": laptop_runs}
 
 BASELINE = "baseline"
 """The case whose r = 1 runs anchor every other case."""
@@ -34,7 +36,8 @@ def load_runs(
     anchor, without which φ means nothing.
 
     Args:
-        source: a name in SOURCES, the path of a CSV file, or a folder of records.
+        source: a name in SOURCES or of a folder in runs/; or the path of a CSV file, or of a folder
+            of records.
         case: the study to read; None for every run of the source.
         n_recur: keep these recurrences of the case; the anchor stays.
         budget_min: keep budgets from here, FLOPs, inclusive.
@@ -71,15 +74,16 @@ def _read(source, columns) -> pd.DataFrame:
         if columns:
             raise ValueError(f"columns name those of a CSV file, got {columns} for {source!r}")
         return validate(SOURCES[source]())
-    path = Path(source)
+    places = Path(source), runs_dir() / source, Path("runs") / source
+    path = next((place for place in places if place.exists()), places[0])
     if (path / "runs.csv").is_file():
         path = path / "runs.csv"
     if path.is_dir() and not columns:
         return read_records(path)
     if not path.is_file():
         raise ValueError(
-            f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)}, a CSV file's path, or "
-            "a folder of records or of a runs.csv"
+            f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)}, the name of a folder "
+            "in runs/, or the path of a CSV file or of a folder of records"
         )
     return validate(_renamed(_read_csv(path), columns, path), file=path)
 

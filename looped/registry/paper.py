@@ -7,6 +7,7 @@ import pandas as pd
 from looped import accounting
 from looped.config import ModelConfig, d_model_of_width, paper_config
 from looped.paths import runs_dir
+from looped.registry.schema import STACK
 
 
 def paper_runs() -> pd.DataFrame:
@@ -40,6 +41,7 @@ def _counted(case, n_recur, width, budget) -> dict:
         "n_params_rec": accounting.n_params_rec(config),
         "n_tokens": accounting.tokens_at_budget(config, budget),
         "flops_per_token": accounting.flops_per_token(config),
+        **{name: getattr(config, name) for name in STACK},
     }
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from looped import accounting
 from looped.errors import ConfigError, RecordError
-from looped.registry.schema import validate
+from looped.registry.schema import STACK, validate
 from looped.spec import RunSpec
 
 SCHEMA = 1
@@ -109,6 +109,7 @@ class RunRecord(_Part):
             "n_params": accounting.n_params(model),
             "n_tokens": self.result.n_tokens,
             "flops_per_token": accounting.flops_per_token(model),
+            **{name: getattr(model, name) for name in STACK},
             "val_loss": self.result.val_loss,
             "val_loss_se": self.result.val_loss_se,
             "seed": spec.train.seed,

@@ -11,6 +11,9 @@
     n_params         their sum
     n_tokens         training tokens D
     flops_per_token  training FLOPs per token
+    n_prelude, n_loop, n_coda   layers stored in each section of the stack
+    vocab_size       rows of the embedding
+    seq_len          tokens of context in training
     val_loss         validation loss, nats per token
     val_loss_se      one standard error of val_loss (what it covers: see the source's README)
     seed             seed of the run
@@ -57,6 +60,11 @@ class Run(BaseModel):
     n_params: Count | None = None
     n_tokens: Count
     flops_per_token: Count | None = None
+    n_prelude: Annotated[int, Field(ge=0)] | None = None
+    n_loop: Whole | None = None
+    n_coda: Annotated[int, Field(ge=0)] | None = None
+    vocab_size: Whole | None = None
+    seq_len: Whole | None = None
     # ln(vocabulary) bounds a trained model's loss: above 20 it is a perplexity or a sum
     val_loss: Annotated[float, Field(gt=0, lt=20, allow_inf_nan=False)]
     val_loss_se: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
@@ -91,7 +99,10 @@ class Run(BaseModel):
 
 
 COLUMNS = list(Run.model_fields)
-_WHOLE = ["n_recur", "d_model", "bptt", "seed"]
+STACK = ["n_prelude", "n_loop", "n_coda", "vocab_size", "seq_len"]
+"""Columns that with r, width, variant and bptt make an architecture; missing = not known."""
+
+_WHOLE = ["n_recur", "d_model", "bptt", "seed", *STACK]
 
 _REMEDIES = {
     "val_loss": "Give nats per token: bits x ln 2, log(perplexity), or a mean instead of a sum",

@@ -17,6 +17,7 @@ from looped.config import ModelConfig
 from looped.errors import ConfigError, RecordError
 from looped.registry.ingest.checks import check_params_are_counted, numbers
 from looped.registry.ingest.columns import MODEL_FIELDS
+from looped.registry.schema import STACK
 
 COUNTS = {
     "n_params": accounting.n_params,  # first: its message tells embeddings and guesses
@@ -125,7 +126,7 @@ def _assumed(frame, known, configs) -> list[str]:
 
 def _describe(frame, configs) -> pd.DataFrame:
     """The rows with the schema's columns of the architecture, as their models have them."""
-    named = ("n_recur", "d_model", "variant", "bptt")
+    named = ("n_recur", "d_model", "variant", "bptt", *STACK)
     values = {name: [getattr(config, name) for config in configs] for name in named}
     return frame.assign(**{n: pd.Series(v, frame.index, object) for n, v in values.items()})
 
