@@ -40,7 +40,7 @@ from looped.laws import LAWS
 from looped.recipes import RECIPES, laptop_run, paper_run
 from looped.registry import SOURCES, load_runs
 from looped.registry.ingest import ingest
-from looped.registry.record import RunRecord, read_record
+from looped.registry.record import RunRecord, load_records, read_record
 from looped.spec import RunSpec, TrainConfig
 from looped.splits import SPLITS, split_params
 
@@ -78,6 +78,7 @@ __all__ = [
     "ingest",
     "isoflop_minima",
     "laptop_run",
+    "load_records",
     "load_runs",
     "loss_gaps",
     "missing_packages",

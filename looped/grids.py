@@ -12,6 +12,9 @@ A grid holds specs and nothing about where they run. A new one is one function a
 import math
 from collections.abc import Callable
 
+import pandas as pd
+
+from looped import accounting
 from looped.recipes import LAPTOP_TOKENS, laptop_run, paper_run
 from looped.spec import RunSpec
 from looped.transfer import paper_reference_tokens
@@ -213,6 +216,29 @@ def get_grid(name: str) -> list[RunSpec]:
     if name not in GRIDS:
         raise ValueError(f"grid: got {name!r}, expected one of {', '.join(GRIDS)}")
     return GRIDS[name]()
+
+
+def cost_table() -> pd.DataFrame:
+    """What each grid costs.
+
+    Returns:
+        grid, runs, n_tokens and flops (training, over all runs), what.
+    """
+    return pd.DataFrame(
+        {
+            "grid": name,
+            "runs": len(specs := grid()),
+            "n_tokens": sum(spec.train.n_tokens for spec in specs),
+            "flops": sum(training_flops(spec) for spec in specs),
+            "what": (grid.__doc__ or "").partition(": ")[2].partition("\n")[0].rstrip("."),
+        }
+        for name, grid in GRIDS.items()
+    )
+
+
+def training_flops(spec: RunSpec) -> float:
+    """Training FLOPs of a run."""
+    return spec.train.n_tokens * accounting.flops_per_token(spec.model)
 
 
 def _whole_batches(n_tokens: float, batch_tokens: int = 262_144) -> int:

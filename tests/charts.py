@@ -92,3 +92,10 @@ def curves():
             "val_loss_se": 0.01,
         }
     )
+
+
+def sweep():
+    rates = [0.01, 0.02, 0.04]
+    return pd.DataFrame(
+        {"n_recur": [1] * 3 + [4] * 3, "lr": rates * 2, "val_loss": [4.4, 4.3, 4.35] * 2}
+    )

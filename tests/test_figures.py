@@ -3,7 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
-from charts import PROFILE, STUDIES, csv_of, curves, drawn_of, layers, ratios, sections, spec_of
+from charts import (
+    PROFILE,
+    STUDIES,
+    csv_of,
+    curves,
+    drawn_of,
+    layers,
+    ratios,
+    sections,
+    spec_of,
+    sweep,
+)
 
 import looped
 from looped import figures
@@ -53,6 +64,8 @@ FIGURES = {
     "split_phi": lambda p: figures.split_phi(STUDIES),
     "params_by_section": lambda p: figures.params_by_section(sections()),
     "profile": lambda p: figures.profile(PROFILE),
+    "rate_sweep": lambda p: figures.rate_sweep(sweep()),
+    "rate_sweep in panels": lambda p: figures.rate_sweep(sweep().assign(panel=list("aaabbb"))),
     "schematic": lambda p: figures.schematic(layers()),
     "training_curves": lambda p: figures.training_curves(curves()),
 }

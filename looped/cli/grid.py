@@ -10,11 +10,10 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from looped import accounting
 from looped.cli import options as opt
 from looped.cli import show
 from looped.cli.train import ensure_corpus
-from looped.grids import GRIDS, get_grid
+from looped.grids import cost_table, get_grid, training_flops
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
 from looped.launching.folder import STATES, WORK, grid_status
@@ -39,17 +38,7 @@ Work = Annotated[Path, typer.Option(help="Folder of the runs' folders.")]
 @app.command("list")
 def list_command(as_json: opt.Json = False, as_csv: opt.Csv = False) -> None:
     """Print the grids: how many runs, tokens and FLOPs."""
-    rows = [
-        {
-            "grid": name,
-            "runs": len(specs := grid()),
-            "n_tokens": sum(spec.train.n_tokens for spec in specs),
-            "flops": sum(_flops(spec) for spec in specs),
-            "what": (grid.__doc__ or "").partition("\n")[0],
-        }
-        for name, grid in GRIDS.items()
-    ]
-    show.show_rows(pd.DataFrame(rows), "Grids", as_json=as_json, as_csv=as_csv)
+    show.show_rows(cost_table(), "Grids", as_json=as_json, as_csv=as_csv)
 
 
 @app.command("show")
@@ -66,11 +55,11 @@ def show_command(
     runs = pd.DataFrame(
         {
             "case": spec.case,
-            "budget": spec.budget or _flops(spec),
+            "budget": spec.budget or training_flops(spec),
             "n_recur": spec.model.n_recur,
             "d_model": spec.model.d_model,
             "n_tokens": spec.train.n_tokens,
-            "flops": _flops(spec),
+            "flops": training_flops(spec),
         }
         for spec in specs
     )
@@ -195,7 +184,3 @@ def summary(name: str, status: pd.DataFrame) -> str:
 
 def _active(status):
     return status[status["state"] != "done"].sort_values("state").head(12)[SHOWN]
-
-
-def _flops(spec) -> float:
-    return spec.train.n_tokens * accounting.flops_per_token(spec.model)

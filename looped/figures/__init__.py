@@ -7,6 +7,7 @@ from looped.figures.isoflop_curves import isoflop
 from looped.figures.optima import frontier, gaps, optimal_sizes
 from looped.figures.phi import bootstrap_histogram, profile, split_phi
 from looped.figures.quality import predicted_actual, residuals
+from looped.figures.rates import rate_sweep
 from looped.figures.slider import phi_slider
 from looped.figures.tables import glue, note, table
 
@@ -22,6 +23,7 @@ __all__ = [
     "phi_slider",
     "predicted_actual",
     "profile",
+    "rate_sweep",
     "recurrence_ratios",
     "residuals",
     "schematic",

@@ -23,6 +23,7 @@ _FORMATS = {
     "val_loss_se": ("Standard error", ".1e"),
     "predicted": ("Predicted (nats)", ".4f"),
     "residual": ("Residual (nats)", "+.4f"),
+    "lr": ("Learning rate", "g"),
     "gap": ("Gap (nats)", ".4f"),
     "ratio": ("Ratio", ".3f"),
     "phi": ("φ", ".4f"),

@@ -34,6 +34,7 @@ AXES = {
     "ratio": "Ratio to the model without recurrence",
     "n_resamples": "Bootstrap resamples",
     "n_runs": "Runs",
+    "lr": "MuonH learning rate at the reference",
 }
 """Axis title of each quantity, with its unit where it has one."""
 

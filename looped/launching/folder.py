@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from looped import accounting
 from looped.extras import need
+from looped.grids import training_flops
 from looped.spec import RunSpec
 
 WORK = Path("work")
@@ -105,7 +105,7 @@ def _row(folder: RunFolder) -> dict:
         "n_recur": spec.model.n_recur,
         "variant": spec.model.variant,
         "d_model": spec.model.d_model,
-        "budget": spec.budget or spec.train.n_tokens * accounting.flops_per_token(spec.model),
+        "budget": spec.budget or training_flops(spec),
         "n_tokens": spec.train.n_tokens,
         "seed": spec.train.seed,
         "state": state,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from looped import accounting
 from looped.errors import ConfigError, RecordError
+from looped.paths import runs_dir
 from looped.registry.schema import STACK, validate
 from looped.spec import RunSpec
 
@@ -161,15 +162,22 @@ def read_record(path: str | Path) -> RunRecord:
         raise RecordError(str(error), file=path) from None
 
 
-def read_records(folder: str | Path) -> pd.DataFrame:
-    """The table of all runs recorded in a folder, by name of their files.
+def load_records(source: str | Path) -> list[RunRecord]:
+    """All records of a folder of `runs/`, by its name, or of a folder by its path.
 
     Raises:
-        RecordError: a record that cannot be read, or a folder without one.
+        RecordError: a record that cannot be read, or no record there.
     """
-    paths = sorted(Path(folder).glob("*.json"))
+    named = runs_dir() / source
+    folder = named if named.is_dir() else Path(source)
+    paths = sorted(folder.glob("*.json"))
     if not paths:
         raise RecordError(
             "no records", file=folder, fix="Name a folder of the JSON files of looped.train"
         )
-    return validate(pd.DataFrame([read_record(path).row() for path in paths]))
+    return [read_record(path) for path in paths]
+
+
+def read_records(folder: str | Path) -> pd.DataFrame:
+    """The table of all runs recorded in a folder, by name of their files. See `load_records`."""
+    return validate(pd.DataFrame([record.row() for record in load_records(folder)]))
