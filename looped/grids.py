@@ -113,7 +113,7 @@ LAPTOP_WIDTHS = {
 }
 """Budget (FLOPs) -> d_model: the minimum of every r lies between the first and the last width."""
 
-LAPTOP_RATES = (0.005, 0.01, 0.02, 0.04, 0.08)
+LAPTOP_RATES = (0.005, 0.01, 0.02, 0.03, 0.04, 0.08)
 LAPTOP_CASE_BUDGETS = (1.5e12, 3e12, 6e12)
 LAPTOP_SEED_CELLS = {1.5e12: 32, 6e12: 48}
 """Budget -> d_model of the cells that are trained from three seeds."""
@@ -160,7 +160,7 @@ def laptop_hyperconnect() -> list[RunSpec]:
 
 
 def laptop_lr_sweep() -> list[RunSpec]:
-    """20 runs: the MuonH rate at the laptop reference, for each r."""
+    """24 runs: the MuonH rate at the laptop reference, for each r."""
     return [
         laptop_run(LAPTOP_SWEEP_WIDTH, r, lr=lr, case="lr_sweep")
         for r in RECURRENCES
@@ -175,7 +175,7 @@ def laptop_lr_transfer() -> list[RunSpec]:
         laptop_run(n_recur=r, lr=lr, case="lr_transfer", **size)
         for size in there
         for r in (1, 4)
-        for lr in LAPTOP_RATES[1:4]
+        for lr in (0.015, 0.03, 0.06)
     ]
 
 
