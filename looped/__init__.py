@@ -107,6 +107,7 @@ _ON_FIRST_USE = {  # and, but for the figures, not part of `import *`
     "TrainOptions": ("looped.launching.job", "TrainOptions"),
     "grid_status": ("looped.launching.folder", "grid_status"),
     "collect": ("looped.launching.collect", "collect"),
+    "generate": ("looped.model.decoding", "generate"),
     "read_metrics": ("looped.training.metrics", "read_metrics"),
 }
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from looped import accounting
 from looped.recipes import LAPTOP_TOKENS, laptop_run, paper_run
 from looped.spec import RunSpec
 from looped.transfer import paper_reference_tokens
@@ -229,16 +228,11 @@ def cost_table() -> pd.DataFrame:
             "grid": name,
             "runs": len(specs := grid()),
             "n_tokens": sum(spec.train.n_tokens for spec in specs),
-            "flops": sum(training_flops(spec) for spec in specs),
+            "flops": sum(spec.flops for spec in specs),
             "what": (grid.__doc__ or "").partition(": ")[2].partition("\n")[0].rstrip("."),
         }
         for name, grid in GRIDS.items()
     )
-
-
-def training_flops(spec: RunSpec) -> float:
-    """Training FLOPs of a run."""
-    return spec.train.n_tokens * accounting.flops_per_token(spec.model)
 
 
 def _whole_batches(n_tokens: float, batch_tokens: int = 262_144) -> int:

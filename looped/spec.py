@@ -11,10 +11,14 @@ import json
 import math
 from dataclasses import asdict, dataclass, fields
 
+from looped.accounting import flops_per_token
 from looped.config import ModelConfig, require_whole
 from looped.errors import ConfigError
 
 SEED_LIMIT = 2**63
+
+BUDGET_TOLERANCE = 0.01
+"""Relative distance allowed between a nominal budget and tokens x FLOPs per token."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +55,8 @@ class TrainConfig:
         require_whole("seed", self.seed, 0)
         if self.seed >= SEED_LIMIT:
             raise ConfigError(f"seed: got {self.seed}, expected less than 2^63")
+        if not isinstance(self.betas, list | tuple) or len(self.betas) != 2:
+            raise ConfigError(f"betas: got {self.betas!r}, expected two numbers")
         object.__setattr__(self, "betas", tuple(self.betas))
         for field in ("lr", "lr_embed", "lr_unembed", "lr_norm", "lr_lanes", "eps"):
             _require_between(field, getattr(self, field), 0, math.inf, open_low=True)
@@ -58,11 +64,10 @@ class TrainConfig:
             if getattr(self, field) is not None:
                 _require_between(field, getattr(self, field), 0, math.inf, open_low=True)
         _require_between("lr_final", self.lr_final, 0, 1)
-        if len(self.betas) != 2:
-            raise ConfigError(f"betas: got {self.betas}, expected two numbers")
         for field, value in [("momentum", self.momentum), *(("betas", b) for b in self.betas)]:
-            if not 0 <= value < 1:
-                raise ConfigError(f"{field}: got {value!r}, expected at least 0 and below 1")
+            _require_between(field, value, 0, 1)
+            if value == 1:
+                raise ConfigError(f"{field}: got {value!r}, expected less than 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,23 +85,43 @@ class RunSpec:
     budget: float | None = None  # nominal training FLOPs; None = those that n_tokens cost
 
     def __post_init__(self):
-        if not self.corpus or not self.case:
-            raise ConfigError(
-                f"corpus, case: got {self.corpus!r}, {self.case!r}, expected a name each"
-            )
-        if self.budget is not None:
-            _require_between("budget", self.budget, 0, math.inf, open_low=True)
+        kinds = {"model": ModelConfig, "train": TrainConfig, "corpus": str, "case": str}
+        for field, kind in kinds.items():
+            value = getattr(self, field)
+            if not isinstance(value, kind) or value == "":
+                raise ConfigError(f"{field}: got {value!r}, expected a {kind.__name__}")
         if rest := self.train.n_tokens % self.batch_tokens:
             below = self.train.n_tokens - rest
             raise ConfigError(
                 f"n_tokens: got {self.train.n_tokens}, expected a multiple of the "
                 f"{self.batch_tokens} tokens of a batch; {max(below, self.batch_tokens)} is one"
             )
+        if self.budget is not None:
+            self._check_budget()
+
+    def _check_budget(self):
+        _require_between("budget", self.budget, 0, math.inf, open_low=True)
+        if abs(self.flops / self.budget - 1) > BUDGET_TOLERANCE:
+            raise ConfigError(
+                f"budget: got {self.budget:.6g} FLOPs, but {self.train.n_tokens} tokens, the whole "
+                f"batches that come nearest, cost {self.flops:.6g}; give a budget of more batches, "
+                "or tokens in its place"
+            )
 
     @property
     def batch_tokens(self) -> int:
         """Tokens of one optimiser step."""
         return self.train.batch_rows * self.model.seq_len
+
+    @property
+    def flops(self) -> float:
+        """Training FLOPs of the run."""
+        return self.train.n_tokens * flops_per_token(self.model)
+
+    @property
+    def nominal_budget(self) -> float:
+        """The budget that the run belongs to; without one, what it costs."""
+        return self.flops if self.budget is None else self.budget
 
     @property
     def n_steps(self) -> int:
@@ -120,6 +145,9 @@ class RunSpec:
         """Spec of `to_dict`'s values. Raises ConfigError on an unknown or missing key."""
         values = dict(values)
         _require_fields(cls, values)
+        for part in ("model", "train"):
+            if not isinstance(values[part], dict):
+                raise ConfigError(f"{part}: got {values[part]!r}, expected its fields")
         values["model"] = ModelConfig.from_dict(values["model"])
         _require_fields(TrainConfig, values["train"])
         values["train"] = TrainConfig(**values["train"])

@@ -11,9 +11,9 @@ pytest.importorskip("tokenizers")
 
 from typer.testing import CliRunner
 
+from looped import files
 from looped.cli.data import app
 from looped.data import prepare as preparing
-from looped.data import shards
 from looped.data.corpus import Corpus, RowSet, default_folder
 from looped.data.order import batch_indices, rank_part
 from looped.data.prepare import prepare
@@ -146,16 +146,16 @@ def test_killed_before_any_rename_it_goes_on_to_the_same_bytes(
             raise KeyboardInterrupt
         count(old, new)
 
-    monkeypatch.setattr(shards.os, "replace", count)
+    monkeypatch.setattr(files.os, "replace", count)
     whole = contents(prepare(source, out=tmp_path / "whole", **settings).folder)
     n_renames = len(renames)
     assert n_renames > 10  # tokenizer, states, shards, manifest
     for last in range(n_renames):
         renames.clear()
-        monkeypatch.setattr(shards.os, "replace", die)
+        monkeypatch.setattr(files.os, "replace", die)
         with pytest.raises(KeyboardInterrupt):
             prepare(source, out=tmp_path / str(last), **settings)
-        monkeypatch.setattr(shards.os, "replace", real)
+        monkeypatch.setattr(files.os, "replace", real)
         assert contents(prepare(source, out=tmp_path / str(last), **settings).folder) == whole
 
 
@@ -207,7 +207,7 @@ def test_a_second_preparation_waits_for_the_first(texts, finished, tmp_path, cap
 
 
 def test_another_request_for_the_same_folder(finished, texts, tmp_path):
-    with pytest.raises(ConfigError, match="holds another corpus: seq_len 32 and not 16"):
+    with pytest.raises(ConfigError, match="holds another corpus: seq_len 32, not 16"):
         prepare(OwnText(texts), out=finished.folder, **SETTINGS | {"seq_len": 16})
 
     def stop(progress):
@@ -216,7 +216,7 @@ def test_another_request_for_the_same_folder(finished, texts, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         prepare(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
-    with pytest.raises(ConfigError, match="vocab_size 300 and not 280"):
+    with pytest.raises(ConfigError, match="vocab_size 300, not 280"):
         prepare(OwnText(texts), out=tmp_path, **SETTINGS | {"vocab_size": 280})
 
 

@@ -25,6 +25,7 @@ from looped.launching.collect import collect  # noqa: E402
 from looped.launching.engine import Engine, launch  # noqa: E402
 from looped.launching.folder import RunFolder, grid_status  # noqa: E402
 from looped.launching.job import Job, TrainOptions  # noqa: E402
+from looped.training import names  # noqa: E402
 from looped.training.checkpoint import steps  # noqa: E402
 
 needs_slurm = pytest.mark.skipif(slurm.why_not() is not None, reason=str(slurm.why_not()))
@@ -73,7 +74,7 @@ def kill_trainer_of(run: RunFolder) -> None:
     holders = [
         int(path.name)
         for path in Path("/proc").glob("[0-9]*")
-        if _holds(path, run.path / "metrics.jsonl")
+        if _holds(path, run.path / names.METRICS)
     ]
     for pid in holders:
         os.kill(pid, signal.SIGKILL)

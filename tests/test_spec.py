@@ -11,7 +11,7 @@ from looped.spec import RunSpec, TrainConfig
 
 MODEL = ModelConfig(d_model=64, d_head=32, n_recur=4, n_loop=4, variant="linear", seq_len=256)
 TRAIN = TrainConfig(n_tokens=2**16, batch_rows=8, ref_tokens=1e6)
-SPEC = RunSpec(model=MODEL, train=TRAIN, corpus="laptop", budget=1e12)
+SPEC = RunSpec(model=MODEL, train=TRAIN, corpus="laptop")
 
 OTHER_MODEL = {
     "d_model": 96,
@@ -44,7 +44,7 @@ OTHER_TRAIN = {
     "ref_batch_tokens": 2048,
     "seed": 1,
 }
-OTHER_RUN = {"corpus": "fineweb-edu", "case": "truncated", "budget": None}
+OTHER_RUN = {"corpus": "fineweb-edu", "case": "truncated", "budget": SPEC.flops}
 CHANGED = [
     *(replace(SPEC, model=replace(MODEL, **{k: v})) for k, v in OTHER_MODEL.items()),
     *(replace(SPEC, train=replace(TRAIN, **{k: v})) for k, v in OTHER_TRAIN.items()),
@@ -108,7 +108,7 @@ def test_every_field_changes_the_run_id():
         ({"ref_batch_tokens": 0}, "ref_batch_tokens: got 0"),
         ({"lr_final": 1.1}, "lr_final: got 1.1, expected a number of at least 0 and at most 1"),
         ({"lr_final": -0.1}, "lr_final: got -0.1"),
-        ({"momentum": 1}, "momentum: got 1, expected at least 0 and below 1"),
+        ({"momentum": 1}, "momentum: got 1, expected less than 1"),
         ({"betas": (0.9,)}, r"betas: got \(0.9,\), expected two numbers"),
         ({"betas": (0.9, 1.0)}, "betas: got 1.0"),
     ],
@@ -121,9 +121,13 @@ def test_settings_that_cannot_train_are_refused(values, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"corpus": ""}, "corpus, case: got '', 'baseline', expected a name each"),
-        ({"case": ""}, "expected a name each"),
+        ({"corpus": ""}, "corpus: got '', expected a str"),
+        ({"case": ""}, "case: got '', expected a str"),
+        ({"train": None}, "train: got None, expected a TrainConfig"),
         ({"budget": 0}, "budget: got 0"),
+        ({"budget": 1e12}, "65536 tokens, the whole batches that come nearest, cost"),
+        ({"model": None}, "model: got None, expected a ModelConfig"),
+        ({"corpus": 3}, "corpus: got 3, expected a str"),
         ({"budget": float("inf")}, "budget: got inf"),
     ],
 )

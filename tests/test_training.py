@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tiny import STEPS, VOCAB, make_corpus, spec_of  # noqa: E402
 
 import looped  # noqa: E402
 from looped.data.sources.files import OwnText  # noqa: E402
-from looped.training import checkpoint, metrics, trainer  # noqa: E402
+from looped.training import checkpoint, metrics, names, trainer  # noqa: E402
 from looped.training.distributed import Ranks, choose_device  # noqa: E402
 from looped.training.validate import validate  # noqa: E402
 
@@ -90,7 +91,7 @@ class TestRecord:
         folder, record = finished
         only = folder / "records"
         only.mkdir(exist_ok=True)
-        (only / "one.json").write_text(record.model_dump_json())
+        (only / f"{record.run_id}.json").write_text(record.model_dump_json())
         (row,) = looped.load_runs(only).itertuples()
         assert (row.n_recur, row.d_model, row.variant) == (2, 16, "linear")
         assert row.val_loss == record.result.val_loss
@@ -99,9 +100,9 @@ class TestRecord:
 
     def test_a_recorded_run_is_not_run_again(self, finished, corpus):
         folder, record = finished
-        before = (folder / metrics.FILE).stat().st_mtime_ns
+        before = (folder / names.METRICS).stat().st_mtime_ns
         assert run(spec_of(), folder, corpus) == record
-        assert (folder / metrics.FILE).stat().st_mtime_ns == before
+        assert (folder / names.METRICS).stat().st_mtime_ns == before
 
     def test_loss_falls_and_every_step_is_told(self, finished):
         folder, record = finished
@@ -159,6 +160,31 @@ class TestResume:
         assert record.result.val_loss == finished[1].result.val_loss
         assert record.provenance.resumed == (died_at > 3)
 
+    def test_a_run_that_is_resumed_elsewhere_tells_both_ways(self, corpus, tmp_path, monkeypatch):
+        write = metrics.Metrics.write
+
+        def dies(self, values):
+            write(self, values)
+            if values["step"] == 8:
+                raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(metrics.Metrics, "write", dies)
+            with pytest.raises(Killed):
+                run(spec_of(), tmp_path, corpus, checkpoint_every=3)
+        monkeypatch.setattr(trainer.hardware, "hardware_name", lambda device: "another kind")
+        record = run(spec_of(), tmp_path, corpus)
+        first, second = record.provenance.stretches
+        assert (first.first_step, second.first_step) == (0, 6)
+        assert first.hardware != second.hardware == "another kind"
+
+    def test_a_second_signal_does_not_wait_for_the_step(self):
+        with trainer._stop_signals() as stopped:
+            signal.raise_signal(signal.SIGINT)
+            assert stopped.is_set()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_a_signal_ends_the_step_and_leaves_a_checkpoint(
         self, number, finished, corpus, tmp_path, monkeypatch
@@ -202,7 +228,7 @@ class TestResume:
 
     def test_a_line_cut_short_by_a_kill_is_dropped(self, finished, corpus, tmp_path):
         run(spec_of(), tmp_path, corpus)
-        path = tmp_path / metrics.FILE
+        path = tmp_path / names.METRICS
         path.write_text(path.read_text() + '{"step": 13, "lo')
         assert losses(tmp_path) == losses(finished[0])
 
@@ -245,7 +271,7 @@ class TestStops:
         assert not list(tmp_path.glob(f"{spec.run_id}.json"))
 
     def test_in_the_folder_of_another_run(self, finished, corpus):
-        with pytest.raises(looped.ConfigError, match="is of run"):
+        with pytest.raises(looped.ConfigError, match="is of another run"):
             run(spec_of(seed=7), finished[0], corpus)
 
     def test_on_another_corpus_than_it_was_begun_on(self, corpus, tmp_path, monkeypatch):
@@ -256,6 +282,52 @@ class TestStops:
         other = replace(corpus, manifest=corpus.manifest | {"sha256": "0" * 64})
         with pytest.raises(looped.ConfigError, match="begun on the corpus"):
             run(spec_of(), tmp_path, other)
+
+    def test_a_folder_where_nothing_was_trained_is_free(self, corpus, tmp_path):
+        with pytest.raises(looped.ConfigError, match="flash2"):
+            run(spec_of(seed=5), tmp_path, corpus, attention="flash2")
+        assert run(spec_of(seed=6), tmp_path, corpus).run_spec.train.seed == 6
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "state.json"])
+    def test_on_a_damaged_checkpoint(self, name, finished, corpus, tmp_path, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(trainer.Trainer, "validate", lambda self: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run(spec_of(), tmp_path, corpus, checkpoint_every=4)
+        newest = checkpoint.steps(tmp_path)[-1]
+        (newest / name).write_bytes(b"{")
+        with pytest.raises(looped.ConfigError, match=r"step-00000012 is damaged .* delete"):
+            run(spec_of(), tmp_path, corpus)
+        shutil.rmtree(newest)
+        run(spec_of(), tmp_path, corpus)  # as the message says
+        assert_same_run(tmp_path, finished[0])
+
+    @pytest.mark.parametrize("text", ["", '{"step": 1}\nstep two\n'])
+    def test_on_lost_metrics(self, text, corpus, tmp_path, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(trainer.Trainer, "validate", lambda self: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run(spec_of(), tmp_path, corpus)
+        (tmp_path / names.METRICS).write_text(text)
+        with pytest.raises(looped.ConfigError, match=names.METRICS):
+            run(spec_of(), tmp_path, corpus)
+
+    def test_when_the_disk_is_full(self, finished, corpus, tmp_path, monkeypatch):
+        save = checkpoint.save_model
+
+        def full(model, path):
+            if "step-00000006" in path:
+                raise OSError(28, "No space left on device")
+            save(model, path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "save_model", full)
+            with pytest.raises(looped.TrainingError, match=r"step 6: .*No space left"):
+                run(spec_of(), tmp_path, corpus, checkpoint_every=3)
+        kept = sorted(path.name for path in (tmp_path / names.CHECKPOINTS).iterdir())
+        assert kept == ["step-00000003"]
+        run(spec_of(), tmp_path, corpus)
+        assert_same_run(tmp_path, finished[0])
 
     def test_while_another_process_trains_there(self, corpus, tmp_path):
         with FileLock(tmp_path / ".lock"):
@@ -268,6 +340,8 @@ class TestStops:
             ({"device": "abacus"}, "device: got 'abacus'"),
             ({"attention": "flash2"}, "flash2"),
             ({"micro_rows": 3}, "divisor of the 4 rows"),
+            ({"keep": 0}, "keep: got 0"),
+            ({"checkpoint_every": -1}, "checkpoint_every: got -1"),
             ({"trackers": ["diary"]}, "tracker: got 'diary'"),
         ],
     )
@@ -408,7 +482,7 @@ class TestProcesses:
             command(laptop_like, tmp_path, launcher=torchrun), capture_output=True, text=True
         )
         # gloo may abort at exit after all is done: the record judges, not the exit code
-        records = [path for path in tmp_path.glob("*.json") if path.name != checkpoint.SPEC]
+        records = [path for path in tmp_path.glob("*.json") if path.name != names.SPEC]
         assert records, done.stderr
         record = looped.read_record(records[0])
         assert record.provenance.stretches[-1].n_processes == 2

@@ -22,6 +22,7 @@ import typer
 
 from looped.bench.train import GPU_WIDTHS, PASSES, STEPS, Setting, bench_config, measure
 from looped.config import ModelConfig, d_model_of_width
+from looped.files import write_whole
 from looped.model.attention import available_backends, choose_backend
 from looped.model.looped_lm import LoopedLM
 from looped.training.distributed import choose_device
@@ -145,9 +146,7 @@ def main(
 def write(path: Path, report: dict) -> None:
     """Write the report as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(report, indent=2) + "\n")
-    partial.replace(path)
+    write_whole(path, json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

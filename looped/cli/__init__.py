@@ -1,4 +1,4 @@
-"""The command line: `looped runs | count | fit | isoflop | optimal | claims | book`.
+"""The command line: `looped runs | count | fit | ... | train | grid | ingest | data | bench`.
 
 Each command calls one public function of the package and prints what comes back: a table for a
 reader, or with --json (and --csv where it is rows) the numbers in full precision and nothing else.

@@ -16,8 +16,6 @@ from looped.data.prepare import Progress, prepare
 from looped.data.sources import SOURCES
 from looped.errors import ConfigError
 
-INTERRUPTED = 130
-
 app = typer.Typer(
     cls=opt.OneLineErrors,
     help="Prepare and inspect corpora: packed rows of tokens that runs read.",
@@ -48,16 +46,15 @@ def prepare_command(
         raise ConfigError(f"--source: got {source!r}, expected one of {', '.join(SOURCES)}")
     where = path[0] if path and len(path) == 1 else path
     settings = {"seq_len": seq_len, "vocab_size": vocab_size, "out": out}
-    if tokens is not None:
-        if not tokens >= 1 or tokens != int(tokens):
-            raise ConfigError(f"--tokens: got {tokens:g}, expected a whole number, as 2e6")
-        settings["n_tokens"] = int(tokens)
+    settings["n_tokens"] = opt.whole("--tokens", tokens)
     try:
         with _bar() as bar:
             made = SOURCES[source](path=where, tokenizer=tokenizer)
             corpus = prepare(made, **settings, progress=_Follower(bar))
     except KeyboardInterrupt:
-        opt.fail("stopped; complete shards are kept, run the same command to go on", INTERRUPTED)
+        opt.fail(
+            "stopped; complete shards are kept, run the same command to go on", opt.INTERRUPTED
+        )
     if tokens and corpus.manifest["train"]["tokens"] < tokens:
         found = corpus.manifest["train"]["tokens"]
         opt.warn([f"the source has {found:,} tokens of training, not {tokens:,.0f}"])

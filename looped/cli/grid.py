@@ -13,12 +13,12 @@ from rich.live import Live
 from looped.cli import options as opt
 from looped.cli import show
 from looped.cli.train import ensure_corpus
-from looped.grids import cost_table, get_grid, training_flops
+from looped.grids import cost_table, get_grid
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
 from looped.launching.folder import STATES, WORK, grid_status
 from looped.launching.job import TrainOptions
-from looped.paths import runs_dir
+from looped.paths import own_runs_dir
 
 WATCH_SECONDS = 2.0
 SHOWN = ["run_id", "case", "n_recur", "d_model", "budget", "state", "progress"]
@@ -51,15 +51,17 @@ def show_command(
     as_csv: opt.Csv = False,
 ) -> None:
     """Print the runs of a grid by budget: tokens, FLOPs and hours at a speed."""
+    if not flops_per_second > 0:
+        raise ValueError(f"--flops-per-second: got {flops_per_second:g}, expected more than 0")
     specs = get_grid(name)
     runs = pd.DataFrame(
         {
             "case": spec.case,
-            "budget": spec.budget or training_flops(spec),
+            "budget": spec.nominal_budget,
             "n_recur": spec.model.n_recur,
             "d_model": spec.model.d_model,
             "n_tokens": spec.train.n_tokens,
-            "flops": training_flops(spec),
+            "flops": spec.flops,
         }
         for spec in specs
     )
@@ -94,7 +96,7 @@ def launch_command(
     gpus_per_run: Annotated[int, typer.Option(help="Cards, and processes, of a run.")] = 0,
     hours: Annotated[float, typer.Option(help="Time limit of a job; then queued again.")] = 24,
     partition: Annotated[str | None, typer.Option(help="Of SLURM.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Start so many runs at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Start so many runs at most.")] = None,
     work: Work = WORK,
     corpus: Annotated[Path | None, typer.Option(help="Folder of a prepared corpus.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile each block.")] = False,
@@ -128,17 +130,17 @@ def launch_command(
             status = launch(
                 specs,
                 work / name,
-                records=runs_dir() / name,
+                records=own_runs_dir() / name,
                 engine=engine,
                 options=options,
                 limit=limit,
                 watch=watch,
             )
     except KeyboardInterrupt:
-        opt.fail("stopped; runs keep their checkpoints, launch again to go on", 130)
+        opt.fail("stopped; runs keep their checkpoints, launch again to go on", opt.INTERRUPTED)
     Console().print(summary(name, status), highlight=False)
     if (status["state"] == "failed").any():
-        raise typer.Exit(opt.NO_ESTIMATE)
+        raise typer.Exit(opt.FAILED)
 
 
 @app.command("status")
@@ -150,9 +152,11 @@ def status_command(
     as_csv: opt.Csv = False,
 ) -> None:
     """Print where each run of a grid stands."""
+    if watch and (as_json or as_csv):
+        raise ValueError("--watch is for a reader; leave out --json and --csv")
     specs = get_grid(name)
     while True:
-        status = grid_status(specs, work / name, runs_dir() / name)
+        status = grid_status(specs, work / name, own_runs_dir() / name)
         if watch:
             Console().clear()
         show.show_rows(status, summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN)
@@ -168,17 +172,16 @@ def collect_command(
     out: Annotated[Path | None, typer.Option(help="Default: runs/NAME.")] = None,
 ) -> None:
     """Copy the records of a grid to runs/NAME, one file a run, and write their table."""
-    found = collect(get_grid(name), work / name, out or runs_dir() / name)
-    counted = ", ".join(f"{number} {what}" for what, number in found.items())
-    print(f"{out or runs_dir() / name}: {counted}")
+    out = out or own_runs_dir() / name
+    found = collect(get_grid(name), work / name, out)
+    print(f"{out}: {', '.join(f'{number} {what}' for what, number in found.items())}")
 
 
 def summary(name: str, status: pd.DataFrame) -> str:
-    """One line: how many runs in each state, how much is trained, and how long the rest takes."""
+    """One line: how many runs are in each state, and how much of the FLOPs is spent."""
     counts = status["state"].value_counts()
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
-    flops = status["budget"]
-    share = (status["progress"] * flops).sum() / flops.sum()
+    share = (status["progress"] * status["budget"]).sum() / status["budget"].sum()
     return f"{name}: {states}; {share:.0%} of the FLOPs"
 
 

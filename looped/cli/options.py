@@ -13,8 +13,8 @@ from looped.errors import FitError, TrainingError
 from looped.fitting import SOLVERS
 from looped.fitting.bootstrap import METHODS
 
-BAD_INPUT, NO_ESTIMATE = 2, 1
-"""Exit codes."""
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+"""Exit codes; FAILED: no usable estimate, or a run that could not go on."""
 
 
 def _one_of(names) -> str:
@@ -57,7 +57,7 @@ class OneLineErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except (FitError, TrainingError) as error:
-            fail(error, NO_ESTIMATE)
+            fail(error, FAILED)
         except BrokenPipeError:  # the reader of our output has seen enough, as `| head`
             sys.stdout = None
             raise typer.Exit(0) from None
@@ -80,6 +80,15 @@ def warn(warnings) -> None:
 
 def _stderr() -> Console:
     return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def whole(name: str, value: float | None) -> int | None:
+    """A count that may be written as 2e6. Raises ValueError for any other number."""
+    if value is None:
+        return None
+    if not (1 <= value < float("inf") and value == int(value)):
+        raise ValueError(f"{name}: got {value:g}, expected a positive whole number, as 2e6")
+    return int(value)
 
 
 def pairs(options: list[str] | None, name: str) -> dict[str, str]:

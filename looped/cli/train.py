@@ -18,8 +18,7 @@ from looped.recipes import RECIPES
 from looped.registry.record import RunRecord
 from looped.spec import RunSpec
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C or SIGTERM, with a checkpoint."""
+STOPPED = "stopped; the same command goes on from the last checkpoint"
 
 UNITS = {
     "val_loss": "nats/token",
@@ -83,7 +82,7 @@ def train_command(
             variant=variant,
             bptt=bptt,
             budget=budget,
-            n_tokens=None if tokens is None else int(tokens),
+            n_tokens=opt.whole("--tokens", tokens),
             lr=lr,
             seed=seed,
             case=case,
@@ -110,8 +109,7 @@ def train_command(
             trackers=tracker or (),
         )
     except KeyboardInterrupt as stopped:
-        logging.warning("%s", stopped)
-        raise typer.Exit(INTERRUPTED) from None
+        opt.fail(str(stopped) or STOPPED, opt.INTERRUPTED)
     if first:
         _print(record, run, as_json)
 

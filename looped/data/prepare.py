@@ -16,7 +16,7 @@ import numpy as np
 
 from looped.data.corpus import FORMAT, MANIFEST, TOKENIZER, Corpus, content_sha256, default_folder
 from looped.data.packing import BestFitPacker
-from looped.data.shards import PROGRESS, Side, State, write_file, write_shard
+from looped.data.shards import PROGRESS, Side, State, write_shard
 from looped.data.sources import SOURCES
 from looped.data.sources.base import SIDES, RowSource, Source
 from looped.data.tokenizer import (
@@ -29,6 +29,7 @@ from looped.data.tokenizer import (
 )
 from looped.errors import ConfigError
 from looped.extras import need
+from looped.files import write_whole
 
 SHARD_ROWS = 8192
 BATCH_DOCS = 512
@@ -127,7 +128,7 @@ class _Preparation:
         )
         bos_id(tokenizer)
         data = tokenizer_bytes(tokenizer)
-        write_file(self.folder / TOKENIZER, data)
+        write_whole(self.folder / TOKENIZER, data)
         self.state = State(self.request, sha256(data))
         self.state.save(self.folder)
 
@@ -242,7 +243,7 @@ class _Preparation:
             "request": self.request,
         }
         text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
-        write_file(self.folder / MANIFEST, text.encode())
+        write_whole(self.folder / MANIFEST, text.encode())
         (self.folder / PROGRESS).unlink()
 
 
@@ -292,9 +293,20 @@ def _only_one(folder: Path):
 
 
 def _same_request(folder: Path, there: dict, asked: dict) -> None:
-    other = [name for name in asked if there.get(name) != json.loads(json.dumps(asked[name]))]
+    have, want = _leaves(there), _leaves(json.loads(json.dumps(asked)))
+    other = [name for name in {**have, **want} if have.get(name) != want.get(name)]
     if other:
-        differ = ", ".join(f"{name} {there.get(name)!r} and not {asked[name]!r}" for name in other)
+        differ = ", ".join(f"{name} {have.get(name)!r}, not {want.get(name)!r}" for name in other)
         raise ConfigError(
-            f"{folder} holds another corpus: {differ}. Choose another folder (--out), or delete it"
+            f"{folder} holds another corpus: {differ}. Delete that folder to prepare it again, or "
+            "name another one"
         )
+
+
+def _leaves(values: dict, prefix: str = "") -> dict:
+    """The values at the ends of nested dictionaries, by their path."""
+    found = {}
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        found |= _leaves(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return found

@@ -10,7 +10,6 @@ waiting  tokenised documents that are not yet in a row
 
 import io
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from looped.data.sources.base import SIDES, START
 from looped.data.tokenizer import sha256
+from looped.files import write_whole
 
 PROGRESS = "progress.npz"
 
@@ -66,7 +66,7 @@ class State:
             waiting=_joined(self.waiting),
             waiting_lengths=_lengths(self.waiting),
         )
-        write_file(folder / PROGRESS, buffer.getvalue())
+        write_whole(folder / PROGRESS, buffer.getvalue())
 
     @classmethod
     def load(cls, folder: Path) -> "State | None":
@@ -90,18 +90,8 @@ def write_shard(folder: Path, side: str, number: int, rows: list[np.ndarray]) ->
     np.save(buffer, np.stack(rows).astype(np.uint16, casting="safe"))
     data = buffer.getvalue()
     name = f"{side}-{number:05d}.npy"
-    write_file(folder / name, data)
+    write_whole(folder / name, data)
     return {"name": name, "rows": len(rows), "sha256": sha256(data)}
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    unfinished = path.with_name(path.name + ".tmp")
-    with open(unfinished, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
 
 
 def _joined(arrays):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from looped.files import write_whole
 from looped.launching.folder import folders
 from looped.registry.record import read_record, read_records, write_record
 from looped.spec import RunSpec
@@ -29,7 +30,5 @@ def collect(specs: list[RunSpec], work: str | Path, out: str | Path) -> dict[str
         else:
             found["missing"] += 1
     if found["new"] or found["known"]:
-        partial = out / f".{TABLE}.partial"
-        read_records(out).to_csv(partial, index=False)
-        partial.replace(out / TABLE)
+        write_whole(out / TABLE, read_records(out).to_csv(index=False))
     return found

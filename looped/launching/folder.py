@@ -7,12 +7,11 @@ from pathlib import Path
 import pandas as pd
 
 from looped.extras import need
-from looped.grids import training_flops
 from looped.spec import RunSpec
+from looped.training.names import LOCK, METRICS
 
 WORK = Path("work")
 FAILURE = "failure.txt"
-LOCK = ".lock"
 STATES = ("done", "running", "failed", "stopped", "waiting")
 
 
@@ -41,7 +40,7 @@ class RunFolder:
             return "running"
         if (self.path / FAILURE).is_file():
             return "failed"
-        return "stopped" if (self.path / "metrics.jsonl").is_file() else "waiting"
+        return "stopped" if (self.path / METRICS).is_file() else "waiting"
 
     def is_held(self) -> bool:
         """Whether a process is training here."""
@@ -61,7 +60,7 @@ class RunFolder:
 
     def last_step(self) -> dict:
         """Metrics of the newest step; empty before the first."""
-        path = self.path / "metrics.jsonl"
+        path = self.path / METRICS
         if not path.is_file():
             return {}
         *_, last = ["", *path.read_text().split("\n")[:-1]]
@@ -105,7 +104,7 @@ def _row(folder: RunFolder) -> dict:
         "n_recur": spec.model.n_recur,
         "variant": spec.model.variant,
         "d_model": spec.model.d_model,
-        "budget": spec.budget or training_flops(spec),
+        "budget": spec.nominal_budget,
         "n_tokens": spec.train.n_tokens,
         "seed": spec.train.seed,
         "state": state,

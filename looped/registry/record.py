@@ -6,6 +6,7 @@ A record says what was asked for (`spec`), what it cost (`counts`, `flops`), wha
 """
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from looped import accounting
 from looped.errors import ConfigError, RecordError
+from looped.files import write_whole
 from looped.paths import runs_dir
 from looped.registry.schema import STACK, validate
 from looped.spec import RunSpec
@@ -104,7 +106,7 @@ class RunRecord(_Part):
             "d_model": model.d_model,
             "variant": model.variant,
             "bptt": model.bptt,
-            "budget": spec.budget or self.result.flops,
+            "budget": spec.nominal_budget,
             "n_params_once": accounting.n_params_once(model),
             "n_params_rec": accounting.n_params_rec(model),
             "n_params": accounting.n_params(model),
@@ -126,20 +128,22 @@ def write_record(record: RunRecord, folder: str | Path) -> Path:
     """
     path = Path(folder) / f"{record.run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("w") as file:
-        file.write(record.model_dump_json(indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        os.link(partial, path)  # unlike a rename, it fails where the name is taken
+        write_whole(aside, record.model_dump_json(indent=2) + "\n")
+        os.link(aside, path)  # unlike a rename, it fails where the name is taken
     except FileExistsError:
         raise FileExistsError(
             f"{path} is recorded already; remove it first to record the run again"
         ) from None
     finally:
-        partial.unlink()
+        aside.unlink(missing_ok=True)
     return path
+
+
+def is_record(path: Path) -> bool:
+    """Whether a file is named like a record, as others in a run's folder are not."""
+    return re.fullmatch(r"[0-9a-f]{16}\.json", path.name) is not None
 
 
 def read_record(path: str | Path) -> RunRecord:
@@ -170,7 +174,7 @@ def load_records(source: str | Path) -> list[RunRecord]:
     """
     named = runs_dir() / source
     folder = named if named.is_dir() else Path(source)
-    paths = sorted(folder.glob("*.json"))
+    paths = sorted(path for path in folder.glob("*.json") if is_record(path))
     if not paths:
         raise RecordError(
             "no records", file=folder, fix="Name a folder of the JSON files of looped.train"

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from looped.config import VARIANTS
 from looped.errors import RecordError
+from looped.spec import BUDGET_TOLERANCE
 
 Count = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(gt=0)]
@@ -39,9 +40,6 @@ Whole = Annotated[int, Field(gt=0)]
 KEY = ["case", "n_recur", "d_model", "variant", "bptt", "budget", "n_params_once", "n_params_rec"]
 KEY += ["n_params", "n_tokens", "seed"]
 """Columns that together name a run: no two runs of a table share them all."""
-
-BUDGET_TOLERANCE = 0.01
-"""Relative distance allowed between the budget and tokens x FLOPs per token."""
 
 
 class Run(BaseModel):

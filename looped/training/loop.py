@@ -16,16 +16,22 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from looped.config import require_whole
 from looped.data.corpus import Corpus, default_folder
 from looped.errors import ConfigError
-from looped.registry.record import RunRecord, read_record, write_record
+from looped.files import write_whole
+from looped.registry.record import RunRecord, is_record, read_record, write_record
 from looped.spec import RunSpec
-from looped.training.checkpoint import SPEC
+from looped.training.checkpoint import steps
 from looped.training.distributed import connected
+from looped.training.names import LOCK, SPEC
 from looped.training.trainer import Trainer
 
 PACKED = "-packed"
 """What a source of rows that are packed already adds to the name of the text."""
+
+LOCK_SECONDS = 2.0
+"""Wait for a lock: who only looks whether a run is held holds it for a moment."""
 
 logger = logging.getLogger("looped")
 
@@ -69,6 +75,9 @@ def train(
         TrainingError: loss or gradient is no longer finite; no record is written.
         KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, after a checkpoint.
     """
+    require_whole("keep", keep, 1)
+    if checkpoint_every is not None:
+        require_whole("checkpoint_every", checkpoint_every, 1)
     run = Path(workdir)
     with connected(device) as ranks, ExitStack() as stack:
         if ranks.is_first:
@@ -116,26 +125,30 @@ def open_corpus(spec: RunSpec, corpus: Corpus | str | Path | None) -> Corpus:
 
 
 def _claim(run: Path, spec: RunSpec) -> None:
-    """Write the spec into a new folder, or check that the folder is of the same run."""
+    """Write the spec into the folder, unless another run has got somewhere in it.
+
+    Raises:
+        ConfigError: the folder holds checkpoints or the record of another run.
+    """
     path = run / SPEC
-    if path.is_file():
-        found = RunSpec.from_dict(json.loads(path.read_text()))
-        if found != spec:
+    if path.is_file() and path.read_text() != _spec_text(spec):
+        if steps(run) or any(is_record(file) for file in run.glob("*.json")):
             raise ConfigError(
-                f"workdir: {run} is of run {found.run_id}, not of {spec.run_id}; "
+                f"workdir: {run} is of another run than {spec.run_id}; "
                 "give every run a folder of its own"
             )
-        return
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(spec.to_dict(), indent=2) + "\n")
-    partial.replace(path)
+    write_whole(path, _spec_text(spec))
+
+
+def _spec_text(spec: RunSpec) -> str:
+    return json.dumps(spec.to_dict(), indent=2) + "\n"
 
 
 @contextmanager
 def _locked(run: Path):
     run.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(run / ".lock", timeout=0):
+        with FileLock(run / LOCK, timeout=LOCK_SECONDS):
             yield
     except Timeout:
         raise ConfigError(f"workdir: another process is training in {run}; wait for it") from None

@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from looped.errors import ConfigError
+from looped.files import sync, write_whole
 from looped.spec import RunSpec
+from looped.training.names import METRICS
 
-FILE = "metrics.jsonl"
 LOG_LINES = 20
 """Lines of a whole run in a log that is no terminal."""
 
@@ -32,7 +33,7 @@ class Metrics:
     """The metrics of one run from step `done` on; lines of later steps are cut off first."""
 
     def __init__(self, run: Path, spec: RunSpec, done: int, trackers: Sequence[str] = ()):
-        self.path = run / FILE
+        self.path = run / METRICS
         self.trackers = [open_tracker(name, run, spec, done) for name in trackers]
         self._cut(done)
         self.file = self.path.open("a")
@@ -44,6 +45,10 @@ class Metrics:
         for track in self.trackers:
             track(values)
 
+    def sync(self) -> None:
+        """Have the disk hold the steps so far, before the checkpoint that follows on them."""
+        sync(self.path)
+
     def close(self) -> None:
         """Close file and trackers."""
         self.file.close()
@@ -53,18 +58,24 @@ class Metrics:
     def _cut(self, done):
         """After a kill the file may hold steps beyond the checkpoint, the last one in part."""
         kept = [line for line in read_metrics(self.path.parent) if line["step"] <= done]
-        partial = self.path.with_suffix(".partial")
-        partial.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        partial.replace(self.path)
+        if len(kept) < done:
+            raise ConfigError(
+                f"{self.path} has {len(kept)} of the {done} steps of the checkpoint: lines are "
+                "lost. Bring the file back, or remove the folder's checkpoints to begin again"
+            )
+        write_whole(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def read_metrics(run: str | Path) -> list[dict[str, float]]:
     """The steps in a run's folder, oldest first; a last line cut short by a kill is left out."""
-    path = Path(run) / FILE
+    path = Path(run) / METRICS
     if not path.is_file():
         return []
     *lines, _cut_short = path.read_text().split("\n")
-    return [json.loads(line) for line in lines]
+    try:
+        return [json.loads(line) for line in lines]
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} holds a line that is not JSON ({error}); remove it") from None
 
 
 def tail_loss(run: str | Path) -> float:

@@ -22,6 +22,7 @@ from looped.spec import RunSpec
 from looped.training import hardware
 from looped.training.distributed import Ranks
 from looped.training.metrics import Display, Metrics, tail_loss
+from looped.training.names import CHECKPOINTS
 from looped.training.optimizers import build_optimizers
 from looped.training.validate import to_tokens, validate
 
@@ -68,7 +69,7 @@ class Trainer:
     def run_steps(self, checkpoint_every, progress, trackers) -> None:
         """All steps that are left, with a checkpoint now and then and one at the end."""
         saved = time.perf_counter()
-        with _told(self, progress, trackers) as tell, _stop_signals() as stopped:
+        with _told(self, progress, trackers) as (tell, sync_told), _stop_signals() as stopped:
             while self.state.step < self.spec.n_steps:
                 begin = time.perf_counter()
                 due = checkpoint_every is None and begin - saved > CHECKPOINT_SECONDS
@@ -78,6 +79,7 @@ class Trainer:
                 done = self.state.step == self.spec.n_steps
                 regular = checkpoint_every and self.state.step % checkpoint_every == 0
                 if done or stop or due or regular:
+                    sync_told()
                     self.save()
                     saved = time.perf_counter()
                 if stop and not done:
@@ -133,7 +135,7 @@ class Trainer:
             where = f"gradient of {', '.join(wrong[:3])}" if wrong else "gradient norm"
             raise TrainingError(
                 f"step {self.state.step}: loss {loss}, {where} is not finite; the last checkpoint "
-                f"is kept in {self.run / checkpoints.FOLDER}. Lower the learning rate"
+                f"is kept in {self.run / CHECKPOINTS}. Lower the learning rate"
             )
         return total
 
@@ -243,9 +245,12 @@ def _micro_rows(spec, ranks, asked) -> int:
 
 @contextmanager
 def _told(trainer: Trainer, progress, trackers):
-    """Function that writes and shows the metrics of a step; does nothing on other processes."""
+    """Functions: one writes and shows a step's metrics, one brings them to the disk.
+
+    On other processes than the first they do nothing.
+    """
     if not trainer.ranks.is_first:
-        yield lambda values: None
+        yield (lambda values: None), (lambda: None)
         return
     done = trainer.state.step
     metrics = Metrics(trainer.run, trainer.spec, done, trackers)
@@ -256,7 +261,7 @@ def _told(trainer: Trainer, progress, trackers):
         display.show(values, trainer.flops_per_token)
 
     try:
-        yield tell
+        yield tell, metrics.sync
     finally:
         display.close()
         metrics.close()
@@ -264,15 +269,27 @@ def _told(trainer: Trainer, progress, trackers):
 
 @contextmanager
 def _stop_signals():
-    """Event that Ctrl-C and SIGTERM set while the block runs, so that a step ends whole."""
+    """Event that Ctrl-C and SIGTERM set while the block runs, so that a step ends whole.
+
+    A second signal does what it does elsewhere, and so does one that somebody handles already.
+    """
     stopped = threading.Event()
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
-    signals = signal.SIGINT, signal.SIGTERM
-    before = [signal.signal(number, lambda *_: stopped.set()) for number in signals]
+        usual = {}
+    usual = {number: do for number, do in usual.items() if signal.getsignal(number) == do}
+
+    def restore():
+        for number, do in usual.items():
+            signal.signal(number, do)
+
+    def stop(*_):
+        stopped.set()
+        restore()
+
+    for number in usual:
+        signal.signal(number, stop)
     try:
         yield stopped
     finally:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
+        restore()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from looped.paths import PACKAGE, runs_dir
+from looped.paths import own_runs_dir
 from looped.registry import SOURCES
 
 TABLE = "runs.csv"
@@ -46,9 +46,7 @@ def target(name: str, out: Path | None) -> Path:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ValueError(f"name: got {name!r}, expected letters, digits, - and _")
-    if out is None:
-        out = Path("runs") if PACKAGE in runs_dir().parents else runs_dir()
-    folder = Path(out) / name
+    folder = (own_runs_dir() if out is None else Path(out)) / name
     if folder.exists() or name in SOURCES:
         raise ValueError(f"name: {name!r} is taken already; choose another, or remove {folder}")
     return folder
