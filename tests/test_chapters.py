@@ -68,3 +68,14 @@ def test_a_chapter_runs_on_other_settings(chapter, parameters, shown):
 )
 def test_a_chapter_runs_on_own_runs(chapter, parameters, own_runs):
     assert "simulated runs" in run(chapter, parameters | {"runs": own_runs})
+
+
+def test_the_architecture_is_trained_on_its_page_or_says_what_is_missing():
+    shown = run("architecture", {"d_model": 16, "n_tokens": 8192, "n_recur": [1, 8]})
+    missing = looped.missing_packages("train", "laptop")
+    assert ("Training loss against tokens. r = 1" in shown) == (not missing)
+    assert ("No model was trained for this page" in shown) == bool(missing)
+
+
+def test_ingest_runs_on_an_own_file(own_runs):
+    assert "simulated" in run("ingest", FEW | {"file": own_runs})
