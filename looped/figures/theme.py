@@ -119,7 +119,7 @@ def axis(channel, field: str, *, log: bool = False, **options):
 
 
 _POWER_LABEL = (
-    "datum.value >= 1e13 ? replace(format(datum.value, '.2~e'), '+', '') "
+    "datum.value >= 1e12 ? replace(format(datum.value, '.2~e'), '+', '') "
     ": replace(format(datum.value, '.3~s'), 'G', 'B')"
 )
 # Only 1, 2 and 5 of each decade: the other ticks stay without a label.
