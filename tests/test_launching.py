@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,14 +72,16 @@ def wait_for(ready, seconds=60.0):
 def kill_trainer_of(run: RunFolder) -> None:
     """SIGKILL for the process that trains in a folder, once it has a checkpoint."""
     wait_for(lambda: steps(run.path))
-    holders = [
-        int(path.name)
-        for path in Path("/proc").glob("[0-9]*")
-        if _holds(path, run.path / names.METRICS)
-    ]
+    assert kill_holders(run.path / names.METRICS)
+
+
+def kill_holders(file: Path) -> list[int]:
+    """SIGKILL for the processes that have a file open, if there are any left; their numbers."""
+    holders = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _holds(path, file)]
     for pid in holders:
-        os.kill(pid, signal.SIGKILL)
-    assert holders
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return holders
 
 
 def _holds(process: Path, file: Path) -> bool:
@@ -196,7 +199,7 @@ def test_killing_launchers_and_runs_loses_no_record_and_repeats_none(corpus, tmp
             time.sleep(0.02)
         held = [run for run in runs if run.is_held() and steps(run.path)]
         if held and kill % 2:
-            kill_trainer_of(held[0])
+            kill_holders(held[0].path / names.METRICS)
         process.kill()
         process.wait()
         for run in runs:
