@@ -82,7 +82,7 @@ def exported(path, *arguments) -> pd.DataFrame:
     """The paper's runs as `looped runs --csv` prints them, read back without their depths."""
     printed = CliRunner().invoke(looped_app, ["runs", "--csv", *arguments])
     path.write_text(printed.stdout)
-    return pd.read_csv(path).drop(columns=STACK)
+    return pd.read_csv(path).drop(columns=[*STACK, "run_id"])
 
 
 # What comes in comes out

@@ -116,6 +116,7 @@ class RunRecord(_Part):
             "val_loss": self.result.val_loss,
             "val_loss_se": self.result.val_loss_se,
             "seed": spec.train.seed,
+            "run_id": self.run_id,
             "source": "measured",
         }
 

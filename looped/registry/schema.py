@@ -17,6 +17,7 @@
     val_loss         validation loss, nats per token
     val_loss_se      one standard error of val_loss (what it covers: see the source's README)
     seed             seed of the run
+    run_id           hash of the spec of a run that was trained here; empty for others
     source           published, digitised, measured or simulated
     flag             why a run is to be read with care; empty = nothing known
 
@@ -38,7 +39,7 @@ Count = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(gt=0)]
 
 KEY = ["case", "n_recur", "d_model", "variant", "bptt", "budget", "n_params_once", "n_params_rec"]
-KEY += ["n_params", "n_tokens", "seed"]
+KEY += ["n_params", "n_tokens", "seed", "run_id"]
 """Columns that together name a run: no two runs of a table share them all."""
 
 
@@ -67,6 +68,7 @@ class Run(BaseModel):
     val_loss: Annotated[float, Field(gt=0, lt=20, allow_inf_nan=False)]
     val_loss_se: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     seed: int | None = None
+    run_id: str = ""
     source: Literal["published", "digitised", "measured", "simulated"] = "measured"
     flag: str = ""
 
@@ -136,7 +138,7 @@ def validate(frame: pd.DataFrame, file: str | Path | None = None) -> pd.DataFram
     ]
     table = pd.DataFrame([row.model_dump() for row in rows], columns=COLUMNS)
     table = table.astype(dict.fromkeys(_WHOLE, "Int64"))
-    floats = table.columns.difference([*_WHOLE, "case", "variant", "source", "flag"])
+    floats = table.columns.difference([*_WHOLE, "case", "variant", "run_id", "source", "flag"])
     table = table.astype(dict.fromkeys(floats, float))
     table["n_params"] = table["n_params"].fillna(table["n_params_once"] + table["n_params_rec"])
     _require_unique(table, file, lines)
