@@ -70,6 +70,34 @@ def test_a_chapter_runs_on_own_runs(chapter, parameters, own_runs):
     assert "simulated runs" in run(chapter, parameters | {"runs": own_runs})
 
 
+@pytest.mark.parametrize(
+    ("chapter", "parameters"), [("index", RESAMPLED), ("joint-law", RESAMPLED), ("per-r-laws", FEW)]
+)
+def test_a_chapter_runs_on_the_runs_measured_here(chapter, parameters):
+    assert "measured runs" in run(chapter, parameters | {"runs": "laptop"})
+
+
+def test_the_laptop_is_fitted_by_the_cells_of_the_paper():
+    shown = run("laptop", RESAMPLED)
+    assert "measured runs" in shown
+    assert "paper, digitised" in shown
+
+
+def test_a_grid_that_is_recorded_launches_nothing(tmp_path):
+    shown = run("launch", {"work": str(tmp_path)})
+    assert f"laptop: {len(looped.load_records('laptop'))} done" in shown
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(
+    bool(looped.missing_packages("train", "grid", "laptop")), reason="training needs its extras"
+)
+def test_the_smoke_grid_is_trained_from_its_chapter(tmp_path):
+    shown = run("launch", {"grid": "smoke", "limit": None, "work": str(tmp_path)})
+    assert "smoke: 4 done; 100% of the FLOPs" in shown
+    assert len(list(tmp_path.glob("smoke/*/????????????????.json"))) == 4
+
+
 def test_the_architecture_is_trained_on_its_page_or_says_what_is_missing():
     shown = run("architecture", {"d_model": 16, "n_tokens": 8192, "n_recur": [1, 8]})
     missing = looped.missing_packages("train", "laptop")
