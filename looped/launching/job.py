@@ -45,10 +45,9 @@ class Job:
         (run.path / FAILURE).unlink(missing_ok=True)
         try:
             self._train(run)
-        except BaseException as error:
+        except Exception:
             told = traceback.format_exc().strip().splitlines()[-FAILURE_LINES:]
-            if not isinstance(error, KeyboardInterrupt):
-                (run.path / FAILURE).write_text("\n".join(told) + "\n")
+            (run.path / FAILURE).write_text("\n".join(told) + "\n")
             raise
         return run.spec.run_id
 
