@@ -120,12 +120,9 @@ def launch_command(
     console = Console(stderr=True)
     try:
         with Live(console=console, auto_refresh=False) as live:
-            last = [0.0]
 
             def watch(status):
-                if console.is_terminal and time.monotonic() - last[0] > WATCH_SECONDS:
-                    live.update(show.as_table(_active(status), summary(name, status)), refresh=True)
-                    last[0] = time.monotonic()
+                live.update(show.as_table(_active(status), summary(name, status)), refresh=True)
 
             status = launch(
                 specs,
@@ -134,7 +131,7 @@ def launch_command(
                 engine=engine,
                 options=options,
                 limit=limit,
-                watch=watch,
+                watch=watch if console.is_terminal else None,
             )
     except KeyboardInterrupt:
         opt.fail("stopped; runs keep their checkpoints, launch again to go on", opt.INTERRUPTED)

@@ -25,6 +25,7 @@ logger = logging.getLogger("looped")
 CLUSTERS = ("local", "slurm")
 JOBS = ".jobs"
 POLL_SECONDS = 0.5
+POLLS_A_LOOK = 4  # the status of a large grid takes a moment to read
 LOG_LINES = 12
 
 
@@ -77,7 +78,7 @@ def launch(
     engine: Engine | None = None,
     options: TrainOptions | None = None,
     limit: int | None = None,
-    watch: Callable[[pd.DataFrame], None] = lambda status: None,
+    watch: Callable[[pd.DataFrame], None] | None = None,
 ) -> pd.DataFrame:
     """Train what is not recorded of a grid, wait for the end, and return `grid_status`.
 
@@ -91,7 +92,7 @@ def launch(
         engine: where the runs are started.
         options: how they are trained.
         limit: start so many at most.
-        watch: is given the status again and again.
+        watch: is given the status every few seconds.
 
     Raises:
         ConfigError: an engine that is not installed, or settings that cannot be.
@@ -103,10 +104,8 @@ def launch(
     todo = [run for run in runs if run.state != "done"][:limit]
     if todo:
         launcher = (_Local if engine.cluster == "local" else _Slurm)(engine, options, work)
-        launcher.run(todo, lambda: watch(grid_status(specs, work, records)))
-    status = grid_status(specs, work, records)
-    watch(status)
-    return status
+        launcher.run(todo, lambda: watch and watch(grid_status(specs, work, records)))
+    return grid_status(specs, work, records)
 
 
 class _Launcher:
@@ -116,10 +115,18 @@ class _Launcher:
         self.engine, self.options = engine, options
         self.executor = engine.executor(work / JOBS / "%j")
         self.started: dict[str, tuple[RunFolder, object]] = {}
+        self.polls = 0
 
     def job(self, run: RunFolder) -> Job:
         processes = max(1, self.engine.gpus_per_run)
         return Job(run.spec.to_dict(), str(run.path), self.options, processes)
+
+    def wait(self, tell) -> None:
+        """Until the next look at the jobs; now and then with a word on the grid."""
+        self.polls += 1
+        if self.polls % POLLS_A_LOOK == 0:
+            tell()
+        time.sleep(POLL_SECONDS)
 
     def settle(self) -> None:
         """Take the jobs that have ended off the list, and keep what is known of a failure."""
@@ -142,8 +149,7 @@ class _Local(_Launcher):
             while waiting or self.started:
                 self._fill(waiting)
                 self.settle()
-                tell()
-                time.sleep(POLL_SECONDS)
+                self.wait(tell)
         except KeyboardInterrupt:
             for _, job in self.started.values():
                 job.cancel()
@@ -169,28 +175,28 @@ class _Slurm(_Launcher):
     """One array of jobs. What has left the queue has ended, with or without accounting."""
 
     def run(self, todo, tell) -> None:
-        todo = [run for run in todo if run.state != "running"]
+        held = [run for run in todo if run.state == "running"]
+        todo = [run for run in todo if run not in held]
         jobs = self.executor.map_array(_call, [self.job(run) for run in todo]) if todo else []
         self.started = {run.spec.run_id: (run, job) for run, job in zip(todo, jobs, strict=True)}
-        while self.started:
+        while self.started or any(run.state == "running" for run in held):
             self.queue = _queued()
             self.settle()
-            tell()
-            time.sleep(POLL_SECONDS)
+            self.wait(tell)
 
     def has_ended(self, job) -> bool:
-        return job.job_id not in self.queue
+        return self.queue is not None and job.job_id not in self.queue
 
 
 def _call(job: Job) -> str:
     return job()
 
 
-def _queued() -> set[str]:
-    """Ids of all jobs in SLURM's queue, those of arrays one by one."""
+def _queued() -> set[str] | None:
+    """Ids of all jobs in SLURM's queue, those of arrays one by one; None if it does not answer."""
     command = ["squeue", "--noheader", "--array", "--format=%i"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    done = subprocess.run(command, capture_output=True, text=True)
+    return set(done.stdout.split()) if done.returncode == 0 else None
 
 
 def _report(run: RunFolder, job) -> None:

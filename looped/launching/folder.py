@@ -12,6 +12,7 @@ from looped.training.names import LOCK, METRICS
 
 WORK = Path("work")
 FAILURE = "failure.txt"
+LAST_BYTES = 4096  # hold more than one line of metrics
 STATES = ("done", "running", "failed", "stopped", "waiting")
 
 
@@ -63,8 +64,10 @@ class RunFolder:
         path = self.path / METRICS
         if not path.is_file():
             return {}
-        *_, last = ["", *path.read_text().split("\n")[:-1]]
-        return json.loads(last) if last else {}
+        with path.open("rb") as file:  # the end of it: a long run has a long file
+            file.seek(max(0, path.stat().st_size - LAST_BYTES))
+            whole = file.read().decode().split("\n")[:-1]
+        return json.loads(whole[-1]) if whole else {}
 
 
 def folders(
