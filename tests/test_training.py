@@ -23,6 +23,7 @@ import looped  # noqa: E402
 from looped.data.sources.files import OwnText  # noqa: E402
 from looped.training import checkpoint, metrics, names, trainer  # noqa: E402
 from looped.training.distributed import Ranks, choose_device  # noqa: E402
+from looped.training.loop import open_corpus  # noqa: E402
 from looped.training.validate import validate  # noqa: E402
 
 
@@ -358,6 +359,12 @@ class TestStops:
     def test_on_a_corpus_that_does_not_fit(self, model, message, corpus, tmp_path):
         with pytest.raises(looped.ConfigError, match=message):
             run(spec_of(model=model), tmp_path, corpus)
+
+    @pytest.mark.parametrize("name", ["text", "text-packed", "text-packed@{digest}"])
+    def test_but_rows_that_came_packed_are_of_the_text_too(self, name, corpus):
+        packed = replace(corpus, manifest=corpus.manifest | {"source": "text-packed"})
+        spec = replace(spec_of(), corpus=name.format(digest=corpus.sha256[:12]))
+        assert open_corpus(spec, packed) is packed
 
     @pytest.mark.parametrize("name", ["laptop", "text@0000"])
     def test_on_another_corpus_than_the_spec_names(self, name, corpus, tmp_path):

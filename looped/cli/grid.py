@@ -16,7 +16,7 @@ from looped.cli.train import ensure_corpus
 from looped.grids import cost_table, get_grid
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
-from looped.launching.folder import STATES, WORK, grid_status
+from looped.launching.folder import WORK, grid_status, summary
 from looped.launching.job import TrainOptions
 from looped.paths import own_runs_dir
 
@@ -172,14 +172,6 @@ def collect_command(
     out = out or own_runs_dir() / name
     found = collect(get_grid(name), work / name, out)
     print(f"{out}: {', '.join(f'{number} {what}' for what, number in found.items())}")
-
-
-def summary(name: str, status: pd.DataFrame) -> str:
-    """One line: how many runs are in each state, and how much of the FLOPs is spent."""
-    counts = status["state"].value_counts()
-    states = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
-    share = (status["progress"] * status["budget"]).sum() / status["budget"].sum()
-    return f"{name}: {states}; {share:.0%} of the FLOPs"
 
 
 def _active(status):

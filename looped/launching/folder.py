@@ -95,6 +95,14 @@ def grid_status(
     return pd.DataFrame([_row(folder) for folder in folders(specs, work, records)])
 
 
+def summary(name: str, status: pd.DataFrame) -> str:
+    """One line: how many runs are in each state, and how much of the FLOPs is spent."""
+    counts = status["state"].value_counts()
+    states = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
+    share = (status["progress"] * status["budget"]).sum() / status["budget"].sum()
+    return f"{name}: {states}; {share:.0%} of the FLOPs"
+
+
 def _row(folder: RunFolder) -> dict:
     spec, state, last = folder.spec, folder.state, folder.last_step()
     speed = last.get("tokens_per_second")

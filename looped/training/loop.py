@@ -116,7 +116,8 @@ def open_corpus(spec: RunSpec, corpus: Corpus | str | Path | None) -> Corpus:
             f"{corpus.vocab_size}; the model has seq_len={model.seq_len}, {model.n_vocab} tokens; "
             "prepare the corpus for it"
         )
-    if corpus.source.removesuffix(PACKED) != source or not corpus.sha256.startswith(digest):
+    same = source in (corpus.source, corpus.source.removesuffix(PACKED))
+    if not same or not corpus.sha256.startswith(digest):
         raise ConfigError(
             f"corpus: {corpus.folder} holds {corpus.source}@{corpus.sha256[:12]}, the spec says "
             f"{spec.corpus!r}; name the one that is meant"
