@@ -22,6 +22,7 @@ from looped.errors import ConfigError, FitError, NoMinimum, RecordError, Trainin
 from looped.extras import missing_packages
 from looped.fitting.bootstrap import bootstrap
 from looped.fitting.fit import fit
+from looped.fitting.holdout import HoldOut, hold_out, predict_draws, predict_interval
 from looped.fitting.isoflop import isoflop_minima, loss_gaps, parabola_minimum
 from looped.fitting.optimal import (
     compute_optimal,
@@ -57,6 +58,7 @@ __all__ = [
     "FitError",
     "FitResult",
     "FitStatus",
+    "HoldOut",
     "ModelConfig",
     "NoMinimum",
     "RecordError",
@@ -75,6 +77,7 @@ __all__ = [
     "fit",
     "fit_table",
     "get_grid",
+    "hold_out",
     "ingest",
     "isoflop_minima",
     "laptop_run",
@@ -86,6 +89,8 @@ __all__ = [
     "paper_run",
     "parabola_minimum",
     "power_law_exponents",
+    "predict_draws",
+    "predict_interval",
     "profile_phi",
     "propagate_se",
     "read_record",

@@ -41,8 +41,13 @@ class Bootstrap:
         """Percentile interval of one parameter at `level`. Raises ValueError if it was held."""
         if param not in self.draws:
             raise ValueError(f"{param!r} was not resampled; resampled: {sorted(self.draws)}")
+        low, high = self.percentiles(self.draws[param])
+        return float(low), float(high)
+
+    def percentiles(self, values) -> tuple[np.ndarray, np.ndarray]:
+        """Ends at `level` of what was computed from every draw, over the first axis."""
         tail = (1 - self.level) / 2
-        return tuple(np.quantile(self.draws[param], [tail, 1 - tail]).tolist())
+        return tuple(np.quantile(values, [tail, 1 - tail], axis=0))
 
     def edge_error(self, param: str) -> float:
         """Monte Carlo error of the interval's ends, from the finite number of resamples.

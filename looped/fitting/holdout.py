@@ -1,0 +1,112 @@
+"""How far a law carries: fits without some budgets, and predictions under every resample."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from looped.fitting.fit import fit
+from looped.fitting.result import Bootstrap, FitResult
+from looped.laws import get_law
+from looped.splits import split_params
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldOut:
+    """A law fitted without the runs of some budgets, and what it says of all of them."""
+
+    budgets: tuple[float, ...]  # FLOPs, ascending: those left out of the fit
+    fit: FitResult
+    runs: pd.DataFrame  # as given, with predicted, residual (nats per token) and held_out
+
+    @property
+    def label(self) -> str:
+        """Which budgets the fit did not see: "without 1e19, 2.15e19"."""
+        return f"without {', '.join(f'{budget:.3g}' for budget in self.budgets)}".replace("e+", "e")
+
+    @property
+    def fitted(self) -> pd.DataFrame:
+        """The runs of the fit, in its order."""
+        return self.runs[~self.runs["held_out"]].reset_index(drop=True)
+
+    @property
+    def rmse(self) -> float:
+        """Root mean square of the held-out residuals, nats per token; `fit.rmse` is in the grid."""
+        held = self.runs.loc[self.runs["held_out"], "residual"]
+        return float(np.sqrt((held**2).mean()))
+
+
+def hold_out(
+    runs: pd.DataFrame, budgets, law: str = "joint", split: str = "stated", **options
+) -> HoldOut:
+    """Fit a law to the runs of the other budgets, and predict all runs.
+
+    Args:
+        runs: table of `load_runs`, or any with budget, val_loss and the law's columns.
+        budgets: FLOPs, one or several, as the table has them.
+        law: a name in `looped.laws.LAWS`.
+        split: what counts as recurring (`looped.splits`).
+        options: of `looped.fit`: starts, seed, delta, fix, solver.
+
+    Raises:
+        ValueError: runs without a budget, no budget or one that no run has, or too few runs left
+            for the law's parameters.
+    """
+    if "budget" not in runs or runs["budget"].isna().any():
+        raise ValueError("hold_out needs the nominal budget of every run; add the column")
+    held = tuple(sorted({float(budget) for budget in np.atleast_1d(budgets)}))
+    known = sorted(runs["budget"].unique().tolist())
+    unknown = [budget for budget in held if budget not in known]
+    if unknown or not held:
+        raise ValueError(f"budgets: got {list(held)}, expected one or more of the runs' {known}")
+    out = runs["budget"].isin(held)
+    n_free = len(get_law(law).coordinates) - len(options.get("fix") or {})
+    n_left = int((~out).sum())
+    if n_left <= n_free:
+        raise ValueError(
+            f"holding out {list(held)} leaves {n_left} of {len(runs)} runs, but law {law!r} has "
+            f"{n_free} free parameters; hold out fewer budgets"
+        )
+    found = fit(runs[~out].reset_index(drop=True), law, split, **options)
+    predicted = found.predict(runs)
+    all_runs = runs.assign(predicted=predicted, residual=runs["val_loss"] - predicted, held_out=out)
+    return HoldOut(budgets=held, fit=found, runs=all_runs)
+
+
+def predict_draws(fit: FitResult, resampled: Bootstrap, runs: pd.DataFrame) -> np.ndarray:
+    """Loss of each run by the law of each resample, nats per token [resamples, n].
+
+    Differences of columns are gaps between runs under one and the same law.
+
+    Args:
+        fit: the fit that was resampled.
+        resampled: its bootstrap.
+        runs: the law's columns; val_loss is not needed.
+
+    Raises:
+        ValueError: a bootstrap of another law or of other held parameters.
+    """
+    law = get_law(fit.law)
+    free = set(law.param_names) - set(fit.fixed)
+    if set(resampled.draws) != free:
+        raise ValueError(
+            f"the bootstrap resampled {sorted(resampled.draws)}, the fit has {sorted(free)} free; "
+            "give the bootstrap of this fit"
+        )
+    counted = runs if fit.split is None else split_params(runs, fit.split)
+    draws = resampled.frame.assign(**fit.fixed)
+    theta = np.array([law.to_theta(draw) for draw in draws.to_dict("records")])
+    return np.exp(law.predict(theta, law.design(counted)).log_loss)
+
+
+def predict_interval(fit: FitResult, resampled: Bootstrap, runs: pd.DataFrame) -> pd.DataFrame:
+    """Predicted loss of each run with its percentile interval at the bootstrap's level.
+
+    The interval is that of the law's parameters. It holds neither the scatter of single runs nor
+    the error of the law's form, which grows away from the fitted runs.
+
+    Returns:
+        predicted, low, high (nats per token), one row a run. Raises as `predict_draws`.
+    """
+    low, high = resampled.percentiles(predict_draws(fit, resampled, runs))
+    return pd.DataFrame({"predicted": fit.predict(runs), "low": low, "high": high})
