@@ -9,8 +9,8 @@
     record = looped.train(spec, "work/first")
 
 Data flow: spec (`spec`, `recipes`) -> run (`data`, `model`, `training`) -> record (`registry`) with
-counts (`accounting`) -> table -> law (`laws`) -> fit (`fitting`) -> claims (`claims`) -> figures
-(`figures`) -> chapters (`book/`). Imports look left only.
+counts (`accounting`) -> table -> law (`laws`) -> fit (`fitting`) -> shift of φ (`diagnose`) ->
+claims (`claims`) -> figures (`figures`) -> chapters (`book/`). Imports look left only.
 """
 
 import importlib
@@ -18,6 +18,7 @@ from importlib.metadata import version
 
 from looped.accounting import counts
 from looped.config import ModelConfig, d_model_of_width, paper_config
+from looped.diagnose.delta import DeltaPhi, delta_phi
 from looped.errors import ConfigError, FitError, NoMinimum, RecordError, TrainingError
 from looped.extras import missing_packages
 from looped.fitting.bootstrap import bootstrap
@@ -55,6 +56,7 @@ __all__ = [
     "SPLITS",
     "Bootstrap",
     "ConfigError",
+    "DeltaPhi",
     "FitError",
     "FitResult",
     "FitStatus",
@@ -70,6 +72,7 @@ __all__ = [
     "compute_optimal",
     "counts",
     "d_model_of_width",
+    "delta_phi",
     "equal_loss_n_params",
     "exponent",
     "exponents",

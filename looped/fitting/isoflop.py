@@ -9,16 +9,17 @@ CELL = ["n_recur", "budget"]
 MINIMUM = ("n_params_star", "val_loss_star", "curvature", "n_tokens_star")
 
 
-def parabola_minimum(n_params, val_loss) -> dict[str, float]:
+def parabola(n_params, val_loss) -> dict[str, float]:
     """Least-squares parabola L = L* + curvature (log N - log N*)² through one cell's runs.
+
+    Its vertex may lie outside the runs: see `parabola_minimum`.
 
     Returns:
         n_params_star, val_loss_star (nats per token) and curvature (nats).
 
     Raises:
         ValueError: an N that is not positive, or a loss that is not finite.
-        NoMinimum: fewer than three widths, a parabola that opens downwards, or a vertex outside
-            the range of the runs (the minimum is then not bracketed).
+        NoMinimum: fewer than three widths, or a parabola that opens downwards.
     """
     n_params, loss = np.asarray(n_params, float), np.asarray(val_loss, float)
     if not ((n_params > 0) & np.isfinite(n_params) & np.isfinite(loss)).all():
@@ -33,18 +34,30 @@ def parabola_minimum(n_params, val_loss) -> dict[str, float]:
         raise NoMinimum(
             f"the parabola opens downwards (curvature {curvature:.3g}); add runs to the cell"
         )
-    vertex = centre - slope / (2 * curvature)
-    if not log_n.min() <= vertex <= log_n.max():
-        side = "narrower" if vertex < log_n.min() else "wider"
-        raise NoMinimum(
-            f"the minimum at N = {np.exp(vertex):.3g} lies outside the runs "
-            f"({np.exp(log_n.min()):.3g} to {np.exp(log_n.max()):.3g}); add {side} runs"
-        )
     return {
-        "n_params_star": float(np.exp(vertex)),
+        "n_params_star": float(np.exp(centre - slope / (2 * curvature))),
         "val_loss_star": float(level - slope**2 / (4 * curvature)),
         "curvature": float(curvature),
     }
+
+
+def parabola_minimum(n_params, val_loss) -> dict[str, float]:
+    """The parabola of `parabola`, if its vertex lies within the runs.
+
+    Raises:
+        ValueError: an N that is not positive, or a loss that is not finite.
+        NoMinimum: no parabola, or a vertex outside the range of the runs (the minimum is then not
+            bracketed).
+    """
+    found = parabola(n_params, val_loss)
+    vertex, least, most = found["n_params_star"], np.min(n_params), np.max(n_params)
+    if not least <= vertex <= most:
+        side = "narrower" if vertex < least else "wider"
+        raise NoMinimum(
+            f"the minimum at N = {vertex:.3g} lies outside the runs ({least:.3g} to {most:.3g}); "
+            f"add {side} runs"
+        )
+    return found
 
 
 def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:

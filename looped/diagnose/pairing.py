@@ -1,0 +1,91 @@
+"""Two cases made comparable: the same (budget, r) cells and the same r = 1 anchor, or a refusal."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from looped.fitting.isoflop import CELL, cell_numbers
+
+ANCHOR = ["budget", "n_params", "n_tokens", "val_loss"]
+"""Columns in which the r = 1 runs of both cases have to agree."""
+
+
+def paired(
+    baseline: pd.DataFrame, variant: pd.DataFrame, budgets: Sequence[float] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """The runs of both cases in the cells that they share, and notes on what was left out.
+
+    A variant without r = 1 runs takes the baseline's: φ of both then has one anchor.
+
+    Raises:
+        ValueError: no looped cell in common, a budget that one of them lacks, r = 1 runs that are
+            not the same, or runs without budget and r.
+    """
+    for runs in (baseline, variant):
+        cell_numbers(runs)
+    if not (variant["n_recur"] == 1).any():
+        variant = pd.concat([baseline[baseline["n_recur"] == 1], variant])
+    if budgets is not None:
+        baseline, variant = (_at(runs, budgets) for runs in (baseline, variant))
+    ours, theirs = (set(map(tuple, runs[CELL].to_numpy())) for runs in (baseline, variant))
+    shared = ours & theirs
+    if not any(n_recur > 1 for n_recur, _ in shared):
+        raise ValueError(
+            f"the cases share no (budget, r) cell with r > 1: the baseline has {_cells(baseline)}, "
+            f"the variant {_cells(variant)}; train both at the same budgets and r"
+        )
+    # an anchor at a budget without a looped cell would weigh in one fit's A, B and E for nothing
+    looped_at = {budget for n_recur, budget in shared if n_recur > 1}
+    kept = {cell for cell in shared if cell[1] in looped_at}
+    pair = [_keep(runs, kept) for runs in (baseline, variant)]
+    _require_one_anchor(*pair)
+    notes = [
+        f"{name}: {dropped} runs in cells that the other case lacks are left out"
+        for name, runs, left in zip(("baseline", "variant"), (baseline, variant), pair, strict=True)
+        if (dropped := len(runs) - len(left))
+    ]
+    return *pair, notes
+
+
+def _at(runs, budgets) -> pd.DataFrame:
+    absent = sorted(set(budgets) - set(runs["budget"]))
+    if absent:
+        raise ValueError(
+            f"budgets: {absent} are not those of {_case(runs)}, which has "
+            f"{sorted(runs['budget'].unique().tolist())}; choose among the shared ones"
+        )
+    return runs[runs["budget"].isin(budgets)]
+
+
+def _keep(runs, cells) -> pd.DataFrame:
+    inside = [tuple(cell) in cells for cell in runs[CELL].to_numpy()]
+    return runs[inside].reset_index(drop=True)
+
+
+def _require_one_anchor(baseline, variant):
+    anchors = [
+        runs.loc[runs["n_recur"] == 1, ANCHOR].sort_values(ANCHOR).reset_index(drop=True)
+        for runs in (baseline, variant)
+    ]
+    if anchors[0].empty:
+        raise ValueError(
+            "no r = 1 runs at the shared budgets: φ has no non-looped anchor; add them to the "
+            "baseline"
+        )
+    if not anchors[0].equals(anchors[1]):
+        raise ValueError(
+            f"the cases have different r = 1 runs ({len(anchors[0])} and {len(anchors[1])}): a "
+            "shift of φ against two anchors means nothing; give both the same ones, or leave "
+            "those of the variant out"
+        )
+
+
+def _cells(runs) -> str:
+    looped = runs[runs["n_recur"] > 1]
+    budgets = ", ".join(f"{budget:.3g}" for budget in sorted(looped["budget"].unique()))
+    return f"r = {sorted(looped['n_recur'].unique().tolist())} at [{budgets}] FLOPs"
+
+
+def _case(runs) -> str:
+    looped = runs[runs["n_recur"] > 1]
+    return " and ".join(sorted(looped["case"].unique())) if "case" in runs else "one case"
