@@ -20,6 +20,25 @@ STUDIES = pd.DataFrame(
         "published": [0.459, 0.459, np.nan, np.nan],
     }
 )
+PREDICTIONS = pd.DataFrame(
+    {
+        "fit": ["joint law", "law per r"] * 2,
+        "quantity": ["Loss"] * 2 + ["Gap"] * 2,
+        "predicted": [2.11, 2.08, 0.05, 0.08],
+        "low": [2.08, 2.06, 0.04, -0.06],
+        "high": [2.15, 2.28, 0.053, 0.18],
+        "reported": [2.047] * 2 + [np.nan] * 2,
+    }
+)
+WIDTH_GAPS = pd.DataFrame(
+    {
+        "d_model": [768, 768, 2176, 2176],
+        "n_recur": 4,
+        "n_tokens": [1e9, 7e9, 2.5e9, 4.7e10],
+        "gap": [0.07, 0.085, 0.035, 0.061],
+        "source": ["digitised"] * 3 + ["published"],
+    }
+)
 PROFILE = pd.DataFrame({"phi": [0, 0.5, 1], "objective": [4.0, 2.0, 8.0], "r2": [0.9, 0.99, 0.8]})
 
 

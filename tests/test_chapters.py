@@ -57,6 +57,7 @@ def test_every_chapter_has_parameters(chapter):
         ("joint-law", RESAMPLED | {"split": "stated", "half": 1e18}, "up to 1e+18 FLOPs"),
         ("per-r-laws", FEW | {"case": "hyperconnections"}, "on 20 digitised runs"),
         ("accounting", FEW | {"d_model": 1024, "split": "none"}, "d_model = 1024"),
+        ("extrapolation", RESAMPLED | {"held_out": [1e18, 1e19]}, "without 1e18, 1e19"),
     ],
 )
 def test_a_chapter_runs_on_other_settings(chapter, parameters, shown):
@@ -75,6 +76,16 @@ def test_a_chapter_runs_on_own_runs(chapter, parameters, own_runs):
 )
 def test_a_chapter_runs_on_the_runs_measured_here(chapter, parameters):
     assert "measured runs" in run(chapter, parameters | {"runs": "laptop"})
+
+
+def test_the_large_pair_is_compared_with_what_is_reported_and_no_other():
+    shown = run("extrapolation", RESAMPLED)
+    assert "reported 2.047" in shown
+    assert "without 1e19, 2.15e19" in shown
+    for other in ({"runs": "laptop"}, {"n_tokens": 10**10}):
+        shown = run("extrapolation", RESAMPLED | other)
+        assert "nothing is compared" in shown
+        assert "reported 2.047" not in shown
 
 
 def test_the_laptop_is_fitted_by_the_cells_of_the_paper():

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from charts import (
+    PREDICTIONS,
     PROFILE,
     STUDIES,
+    WIDTH_GAPS,
     csv_of,
     curves,
     drawn_of,
@@ -57,6 +59,11 @@ FIGURES = {
     "recurrence_ratios": lambda p: figures.recurrence_ratios(ratios()),
     "frontier": lambda p: figures.frontier(p.minima, p.optimal, p.optimal),
     "gaps": lambda p: figures.gaps(looped.loss_gaps(p.minima), {2: (0.03, 0.06)}),
+    "gaps_at_width": lambda p: figures.gaps_at_width(WIDTH_GAPS),
+    "held_out_residuals": lambda p: figures.held_out_residuals(
+        [looped.hold_out(p.runs, out, starts=20) for out in ([2.15e19], [1e18, 1e19])]
+    ),
+    "prediction_intervals": lambda p: figures.prediction_intervals(PREDICTIONS),
     "optimal_sizes": lambda p: figures.optimal_sizes(p.optimal, p.minima),
     "predicted_actual": lambda p: figures.predicted_actual({"joint": (p.runs, p.fit)}),
     "residuals": lambda p: figures.residuals({"joint": (p.runs, p.fit)}),

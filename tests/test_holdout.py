@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from charts import PREDICTIONS, WIDTH_GAPS, csv_of, drawn_text, spec_of
 
 import looped
+from looped import figures
 
 STARTS = {"starts": 40}
 
@@ -147,3 +149,43 @@ def test_intervals_cover_the_truth_of_simulated_runs(exact_runs, truth, pair):
         interval = looped.predict_interval(fit, resampled, pair)
         covered.append((interval["low"] <= true) & (true <= interval["high"]))
     assert np.mean(covered) >= 0.75
+
+
+class TestFigures:
+    def test_shaded_budgets_are_those_held_out(self, runs):
+        held = looped.hold_out(runs, [1e18, 2.15e19], split="fitted", **STARTS)
+        chart = figures.held_out_residuals([held])
+        drawn = csv_of(chart)
+        assert set(drawn.loc[drawn["held_out"], "budget"]) == {1e18, 2.15e19}
+        np.testing.assert_allclose(drawn["residual"], held.runs["residual"], rtol=1e-9)
+        bands = [
+            row
+            for rows in spec_of(chart)["datasets"].values()
+            for row in rows
+            if set(row) == {"budget", "end"}
+        ]
+        spans = [(band["budget"], band["end"]) for band in bands]
+        for (low, high), budget in zip(spans, held.budgets, strict=True):
+            assert low < budget < high
+        assert all(not low < 2.15e18 < high for low, high in spans)
+        assert f"{held.rmse:.4f} where held out" in spec_of(chart)["description"]
+
+    def test_no_hold_out_is_refused(self):
+        with pytest.raises(ValueError, match="no hold-out"):
+            figures.held_out_residuals([])
+
+    def test_only_reported_values_have_a_line(self):
+        description = spec_of(figures.prediction_intervals(PREDICTIONS))["description"]
+        assert description.count("reported 2.047") == 2
+        assert description.count("reported") == 2
+        alone = figures.prediction_intervals(PREDICTIONS.assign(reported=np.nan))
+        assert "line: reported" not in drawn_text(alone)
+        assert "line: reported" in drawn_text(figures.prediction_intervals(PREDICTIONS))
+
+    def test_every_width_is_labelled_and_the_published_pair_stands_alone(self):
+        text = drawn_text(figures.gaps_at_width(WIDTH_GAPS))
+        assert text.count(">768<") == 1
+        assert text.count(">2,176<") + text.count(">2176<") == 2
+        assert "ring: published" in text
+        measured = WIDTH_GAPS.assign(source="measured")
+        assert "ring: published" not in drawn_text(figures.gaps_at_width(measured))

@@ -3,6 +3,7 @@
 from looped.figures import render
 from looped.figures.architecture import schematic, training_curves
 from looped.figures.counts import params_by_section, recurrence_ratios
+from looped.figures.holdout import gaps_at_width, held_out_residuals, prediction_intervals
 from looped.figures.isoflop_curves import isoflop
 from looped.figures.optima import frontier, gaps, optimal_sizes
 from looped.figures.phi import bootstrap_histogram, profile, split_phi
@@ -15,13 +16,16 @@ __all__ = [
     "bootstrap_histogram",
     "frontier",
     "gaps",
+    "gaps_at_width",
     "glue",
+    "held_out_residuals",
     "isoflop",
     "note",
     "optimal_sizes",
     "params_by_section",
     "phi_slider",
     "predicted_actual",
+    "prediction_intervals",
     "profile",
     "rate_sweep",
     "recurrence_ratios",
