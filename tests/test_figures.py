@@ -29,7 +29,10 @@ ODD_RECURRENCES = (1, 3, 6, 16)
 
 @pytest.fixture(scope="module")
 def paper(runs, fit_paper):
-    return drawn_of(runs, fit_paper())
+    drawn = drawn_of(runs, fit_paper())
+    variant = looped.load_runs("paper", case="hyperconnections")
+    drawn.shift = looped.delta_phi(runs, variant, resamples=12, starts=20, resample_starts=5)
+    return drawn
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,8 @@ FIGURES = {
         [looped.hold_out(p.runs, out, starts=20) for out in ([2.15e19], [1e18, 1e19])]
     ),
     "prediction_intervals": lambda p: figures.prediction_intervals(PREDICTIONS),
+    "loss_change": lambda p: figures.loss_change({"own": p.shift}),
+    "phi_pairs": lambda p: figures.phi_pairs({"own": p.shift}),
     "optimal_sizes": lambda p: figures.optimal_sizes(p.optimal, p.minima),
     "predicted_actual": lambda p: figures.predicted_actual({"joint": (p.runs, p.fit)}),
     "residuals": lambda p: figures.residuals({"joint": (p.runs, p.fit)}),

@@ -9,6 +9,7 @@ from looped.figures.optima import frontier, gaps, optimal_sizes
 from looped.figures.phi import bootstrap_histogram, profile, split_phi
 from looped.figures.quality import predicted_actual, residuals
 from looped.figures.rates import rate_sweep
+from looped.figures.shift import loss_change, phi_pairs
 from looped.figures.slider import phi_slider
 from looped.figures.tables import glue, note, table
 
@@ -20,9 +21,11 @@ __all__ = [
     "glue",
     "held_out_residuals",
     "isoflop",
+    "loss_change",
     "note",
     "optimal_sizes",
     "params_by_section",
+    "phi_pairs",
     "phi_slider",
     "predicted_actual",
     "prediction_intervals",

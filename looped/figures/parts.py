@@ -25,8 +25,12 @@ _FORMATS = {
     "residual": ("Residual (nats)", "+.4f"),
     "lr": ("Learning rate", "g"),
     "gap": ("Gap (nats)", ".4f"),
+    "change": ("Change (nats)", "+.4f"),
+    "measured": ("Measured in all (nats)", "+.4f"),
     "ratio": ("Ratio", ".3f"),
     "phi": ("φ", ".4f"),
+    "phi_baseline": ("φ of the baseline", ".4f"),
+    "phi_variant": ("φ of the variant", ".4f"),
     "r2": ("R²", ".4f"),
     "relative_objective": ("Relative objective", ".3f"),
     "published": ("Published φ", ".3f"),
@@ -36,6 +40,7 @@ _FORMATS = {
     "case": ("Case", ""),
     "quantity": ("Quantity", ""),
     "section": ("Section", ""),
+    "part": ("Part", ""),
     "care": ("Read with care", ""),
 }
 
