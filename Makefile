@@ -50,8 +50,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-train: $(VENV)/.installed
-	@echo "Installing looped[train,laptop,grid,tensorboard] with the versions of constraints.txt"
-	@$(PIP) --editable '.[train,laptop,grid,tensorboard]'
+	@echo "Installing looped[train,laptop,grid,tensorboard,eval] with the versions of constraints.txt"
+	@$(PIP) --editable '.[train,laptop,grid,tensorboard,eval]'
 	@touch $@
 
 $(VENV)/.installed-lab: $(VENV)/.installed

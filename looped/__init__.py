@@ -116,6 +116,7 @@ _ON_FIRST_USE = {  # and, but for the figures, not part of `import *`
     "grid_status": ("looped.launching.folder", "grid_status"),
     "collect": ("looped.launching.collect", "collect"),
     "generate": ("looped.model.decoding", "generate"),
+    "evaluate_checkpoint": ("looped.evaluate.checkpoint", "evaluate_checkpoint"),
     "read_metrics": ("looped.training.metrics", "read_metrics"),
 }
 

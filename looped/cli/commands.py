@@ -15,6 +15,7 @@ from looped.book import app as book
 from looped.cli import options as opt
 from looped.cli import show
 from looped.cli.data import app as data
+from looped.cli.evaluate import evaluate_command
 from looped.cli.grid import app as grid
 from looped.cli.ingest import ingest_command
 from looped.cli.train import train_command
@@ -33,6 +34,7 @@ for name, group in {"data": data, "grid": grid, "bench": bench, "book": book}.it
     app.add_typer(group, name=name)
 app.command("train")(train_command)
 app.command("ingest")(ingest_command)
+app.command("evaluate")(evaluate_command)
 
 
 def _print_version(asked: bool) -> None:

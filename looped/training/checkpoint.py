@@ -115,13 +115,27 @@ def load_trained(run: str | Path, attention: str = "auto", device: str = "cpu") 
     Raises:
         FileNotFoundError: a folder without a run, or a run without a checkpoint.
     """
-    run = Path(run)
+    spec, newest = _trained(Path(run))
+    model = LoopedLM(spec.model, attention)
+    with _whole(newest):
+        load_model(model, str(newest / _WEIGHTS))
+    return model.to(device)
+
+
+def trained_state(run: str | Path) -> tuple[RunSpec, State]:
+    """Spec of a run's folder, and how far its newest checkpoint has come.
+
+    Raises:
+        FileNotFoundError: a folder without a run, or a run without a checkpoint.
+    """
+    spec, newest = _trained(Path(run))
+    with _whole(newest):
+        return spec, State(**json.loads((newest / _STATE).read_text()))
+
+
+def _trained(run) -> tuple[RunSpec, Path]:
     if not (run / SPEC).is_file() or not (found := steps(run)):
         raise FileNotFoundError(
             f"{run}: no checkpoint of a run; name the folder that looped.train worked in"
         )
-    spec = RunSpec.from_dict(json.loads((run / SPEC).read_text()))
-    model = LoopedLM(spec.model, attention)
-    with _whole(found[-1]) as newest:
-        load_model(model, str(newest / _WEIGHTS))
-    return model.to(device)
+    return RunSpec.from_dict(json.loads((run / SPEC).read_text())), found[-1]
