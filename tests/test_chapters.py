@@ -8,6 +8,7 @@ jupytext = pytest.importorskip("jupytext", reason="the chapters need looped[book
 papermill = pytest.importorskip("papermill", reason="the chapters need looped[book]")
 
 import looped  # noqa: E402
+from looped.registry.record import write_record  # noqa: E402
 
 BOOK = Path(__file__).parents[1] / "book"
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.md") if "{code-cell}" in path.read_text())
@@ -25,6 +26,20 @@ def run(chapter, parameters) -> str:
     notebook = jupytext.read(BOOK / f"{chapter}.md")
     done = papermill.execute_notebook(notebook, None, parameters, progress_bar=False)
     return str([cell.outputs for cell in done.cells if cell.cell_type == "code"])
+
+
+def simulated_records(grid, folder, n=None):
+    """Records of a grid's runs with made-up losses, for chapters that show what was measured."""
+    one = looped.load_records("laptop")[0]
+    for i, spec in enumerate(looped.get_grid(grid)[:n]):
+        result = one.result.model_copy(
+            update={"val_loss": 4 + i / 8, "n_tokens": spec.train.n_tokens}
+        )
+        record = one.model_copy(
+            update={"run_id": spec.run_id, "spec": spec.to_dict(), "result": result}
+        )
+        write_record(record, folder)
+    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +101,29 @@ def test_the_large_pair_is_compared_with_what_is_reported_and_no_other():
         shown = run("extrapolation", RESAMPLED | other)
         assert "nothing is compared" in shown
         assert "reported 2.047" not in shown
+
+
+def test_ablations_say_what_is_not_measured(tmp_path):
+    shown = run("ablations", {"injection": str(tmp_path), "transfer": str(tmp_path)})
+    assert "have not been trained at laptop scale yet" in shown
+    assert "another width and horizon have not been trained yet" in shown
+    assert "| linear | 955 | 2.793 | +0.000 |" in shown  # published with 955M and 973M tokens
+    assert "| hyperconnect | 973 | 2.757 | -0.036 |" in shown
+
+
+def test_ablations_show_the_records_that_are_there(tmp_path):
+    places = {
+        "injection": simulated_records("laptop-injection", tmp_path / "injection", n=3),
+        "transfer": simulated_records("laptop-lr-transfer", tmp_path / "transfer"),
+    }
+    shown = run("ablations", places)
+    assert "not measured yet" not in shown
+    assert "3 of 4 variants" in shown
+    assert "linear, additive, passthrough" in shown
+    assert "| passthrough | 1,609,728 | 4.2500 |" in shown
+    assert "12 of 12 runs away from the reference" in shown
+    # made-up losses grow with the rate, in eighths: 0.015 is the best and 0.03 costs one step
+    assert "0.52M tokens | 1 | 0.015 | 4.0000 | 0.1250 |" in shown
 
 
 def test_the_laptop_is_fitted_by_the_cells_of_the_paper():
