@@ -32,7 +32,7 @@ def evaluate_command(
     corpus: Annotated[Path | None, typer.Option(help="Folder of the run's corpus.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     include_path: Annotated[
-        Path | None, typer.Option(help="Folder of own tasks of lm-eval, as YAML files.")
+        Path | None, typer.Option(help="Folder of own lm-eval tasks (YAML), in place of its own.")
     ] = None,
     as_json: opt.Json = False,
     as_csv: opt.Csv = False,

@@ -42,7 +42,8 @@ def evaluate_checkpoint(
         seed: of the synthetic examples and of lm-eval's shots.
         corpus: that the run was trained on, for its tokenizer; None for the default folder.
         device: auto, cpu, cuda or cuda:N.
-        include_path: folder of own tasks for lm-eval, as YAML files.
+        include_path: folder of lm-eval tasks of your own, as YAML files; they take the place of
+            those that come with it.
         progress: is told the task, its examples that are done, and all of them (own tasks only).
 
     Returns:
@@ -94,10 +95,11 @@ def _check_tasks(tasks, include_path) -> None:
     except ConfigError as error:
         raise ConfigError(f"{own}. It may be one of lm-eval, but {error}") from None
     if unknown := sorted(set(others) - set(known)):
+        where = "lm-eval" if include_path is None else str(include_path)
         raise ValueError(
             f"task: got {unknown[0]!r}, which is none of {', '.join(PRIMITIVES)}, nor of the "
-            f"{len(known):,} of lm-eval; for a task of your own, name the folder of its YAML file "
-            "as include_path"
+            f"{len(known):,} tasks of {where}; tasks of your own are found by include_path, the "
+            "folder of their YAML files"
         )
 
 

@@ -1,9 +1,11 @@
 """A trained model as lm-eval sees it, and one of that harness's tasks run on it.
 
 Needs looped[eval]. The harness's own data come from the Hugging Face hub; a task of yours is a YAML
-file in a folder that is included.
+file in a folder that you name.
 """
 
+import sys
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
@@ -100,8 +102,8 @@ class LoopedHarness(TemplateLM):
 
 @cache
 def task_manager(include_path: Path | None) -> TaskManager:
-    """The tasks of the harness and those of a folder of YAML files."""
-    return TaskManager(include_path=include_path)
+    """The tasks of a folder of YAML files alone, or else those of the harness (seconds to list)."""
+    return TaskManager(include_path=include_path, include_defaults=include_path is None)
 
 
 def run_task(
@@ -118,19 +120,20 @@ def run_task(
         n_truncated (requests, not examples) of each row.
     """
     before = lm.n_truncated
-    found = simple_evaluate(
-        lm,
-        tasks=[task],
-        num_fewshot=n_shots,
-        limit=n_examples,
-        task_manager=task_manager(include_path),
-        log_samples=False,
-        bootstrap_iters=1000,
-        random_seed=lm.seed,
-        numpy_random_seed=lm.seed,
-        torch_random_seed=lm.seed,
-        fewshot_random_seed=lm.seed,
-    )
+    with redirect_stdout(sys.stderr):  # it prints what it does
+        found = simple_evaluate(
+            lm,
+            tasks=[task],
+            num_fewshot=n_shots,
+            limit=n_examples,
+            task_manager=task_manager(include_path),
+            log_samples=False,
+            bootstrap_iters=1000,
+            random_seed=lm.seed,
+            numpy_random_seed=lm.seed,
+            torch_random_seed=lm.seed,
+            fewshot_random_seed=lm.seed,
+        )
     return [
         {
             "task": name,
