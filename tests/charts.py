@@ -39,6 +39,27 @@ WIDTH_GAPS = pd.DataFrame(
         "source": ["digitised"] * 3 + ["published"],
     }
 )
+TASK_GAPS = pd.DataFrame(
+    {
+        "axis": ["knowledge", "knowledge", "reading", "reading"],
+        "task": ["TriviaQA", "TriviaQA", "CoQA", "CoQA"],
+        "n_recur": [2, 8, 2, 8],
+        "gap": [0.095, 0.246, -0.033, 0.010],
+        "share": [0.064, 0.166, -0.029, 0.009],
+    }
+)
+TASK_LOSSES = pd.DataFrame(
+    {
+        "panel": ["copy"] * 2 + ["assign"] * 2,
+        "n_recur": [1, 4] * 2,
+        "val_loss": [4.2, 4.3] * 2,
+        "loss": [8.5, 8.2, 4.4, 4.9],
+        "se": 0.1,
+        "chance_listed": [1.9, 1.9, 1.4, 1.4],
+        "chance_any": [2.9, 2.9, 2.8, 2.8],
+        "source": "measured",
+    }
+)
 PROFILE = pd.DataFrame({"phi": [0, 0.5, 1], "objective": [4.0, 2.0, 8.0], "r2": [0.9, 0.99, 0.8]})
 
 

@@ -152,6 +152,8 @@ def test_a_checkpoint_is_evaluated_on_the_primitives(trained):
     )
     assert set(found["run_id"]) == {spec_of().run_id}
     assert set(found["step"]) == {spec_of().n_steps}
+    record = looped.load_records(folder)[0]
+    assert set(found["val_loss"]) == {record.result.val_loss}
     assert found["n_shots"].tolist() == [0, 0, 5, 5]
     assert (found["n_truncated"] == 30).all()  # rows of 32 tokens are short
     model, tokenizer = load_trained(folder), corpus.tokenizer()

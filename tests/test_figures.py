@@ -7,6 +7,8 @@ from charts import (
     PREDICTIONS,
     PROFILE,
     STUDIES,
+    TASK_GAPS,
+    TASK_LOSSES,
     WIDTH_GAPS,
     csv_of,
     curves,
@@ -79,6 +81,9 @@ FIGURES = {
     "rate_sweep": lambda p: figures.rate_sweep(sweep()),
     "rate_sweep in panels": lambda p: figures.rate_sweep(sweep().assign(panel=list("aaabbb"))),
     "schematic": lambda p: figures.schematic(layers()),
+    "task_gaps": lambda p: figures.task_gaps(TASK_GAPS),
+    "task_losses": lambda p: figures.task_losses(TASK_LOSSES),
+    "task_losses without chance": lambda p: figures.task_losses(TASK_LOSSES.iloc[:, :4]),
     "training_curves": lambda p: figures.training_curves(curves()),
 }
 

@@ -12,12 +12,15 @@ from looped.errors import ConfigError
 from looped.evaluate.continuation import encode_pairs, score
 from looped.evaluate.primitives import N_EXAMPLES, PRIMITIVES, draw_examples
 from looped.extras import need
+from looped.registry.record import read_record
 from looped.training.checkpoint import load_trained, trained_state
 from looped.training.distributed import choose_device
+from looped.training.hardware import code_version
 from looped.training.loop import open_corpus
 
-COLUMNS = ["run_id", "step", "task", "metric", "value", "se", "chance_listed", "chance_any"]
-COLUMNS += ["n_examples", "n_shots", "n_truncated", "seed"]
+COLUMNS = ["run_id", "n_recur", "d_model", "budget", "step", "val_loss", "task", "metric", "value"]
+COLUMNS += ["se", "chance_listed", "chance_any", "n_examples", "n_shots", "n_truncated", "seed"]
+COLUMNS += ["code"]
 
 
 def evaluate_checkpoint(
@@ -47,9 +50,10 @@ def evaluate_checkpoint(
         progress: is told the task, its examples that are done, and all of them (own tasks only).
 
     Returns:
-        One row for each number: run_id, step of the checkpoint, task, metric, value, se,
+        One row for each number: run_id, n_recur, d_model, budget, step of the checkpoint, val_loss
+        of the record (missing where the run has not finished), task, metric, value, se,
         chance_listed, chance_any, n_examples, n_shots, n_truncated (contexts that were cut from the
-        left to fit the model), seed.
+        left to fit the model), seed, code (version of this package).
 
         A synthetic task has two. `loss`: nats per token of the continuation, first within an
         example, then over the examples; `accuracy`: share of the examples that greedy decoding
@@ -79,7 +83,7 @@ def evaluate_checkpoint(
         else:
             lm = _harness().LoopedHarness(model, tokenizer, corpus.bos_id, seed)
             rows += _harness().run_task(lm, task, include_path, n_examples, n_shots)
-    found = pd.DataFrame(rows).assign(run_id=spec.run_id, step=state.step, seed=seed)
+    found = pd.DataFrame(rows).assign(seed=seed, code=code_version(), **_about(run, spec, state))
     return found.reindex(columns=COLUMNS)
 
 
@@ -101,6 +105,19 @@ def _check_tasks(tasks, include_path) -> None:
             f"{len(known):,} tasks of {where}; tasks of your own are found by include_path, the "
             "folder of their YAML files"
         )
+
+
+def _about(run, spec, state) -> dict:
+    """What the results are of."""
+    record = run / f"{spec.run_id}.json"
+    return {
+        "run_id": spec.run_id,
+        "n_recur": spec.model.n_recur,
+        "d_model": spec.model.d_model,
+        "budget": spec.nominal_budget,
+        "step": state.step,
+        "val_loss": read_record(record).result.val_loss if record.is_file() else None,
+    }
 
 
 def _harness():

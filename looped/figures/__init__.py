@@ -3,6 +3,7 @@
 from looped.figures import render
 from looped.figures.architecture import schematic, training_curves
 from looped.figures.counts import params_by_section, recurrence_ratios
+from looped.figures.downstream import task_gaps, task_losses
 from looped.figures.holdout import gaps_at_width, held_out_residuals, prediction_intervals
 from looped.figures.isoflop_curves import isoflop
 from looped.figures.optima import frontier, gaps, optimal_sizes
@@ -36,6 +37,8 @@ __all__ = [
     "schematic",
     "split_phi",
     "table",
+    "task_gaps",
+    "task_losses",
     "training_curves",
 ]
 

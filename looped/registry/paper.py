@@ -58,3 +58,20 @@ def published_counts() -> pd.DataFrame:
 def published_claims() -> pd.DataFrame:
     """The paper's numbers as printed (strings, so that their digits are kept)."""
     return pd.read_csv(runs_dir() / "paper" / "claims.csv", dtype=str, keep_default_na=False)
+
+
+def published_downstream() -> pd.DataFrame:
+    """Loss of each task at 2.15e19 FLOPs, nats per token (table 9), with table 8's columns.
+
+    Returns:
+        axis, task, samples, shots, type, r1, r2, r4, r8; r1_low and r1_high, the range of r = 1
+        over the budgets.
+    """
+    folder = runs_dir() / "paper"
+    losses = pd.read_csv(folder / "downstream.csv")
+    return pd.read_csv(folder / "tasks.csv").merge(losses, on=["axis", "task"], validate="1:1")
+
+
+def published_extrapolation() -> pd.DataFrame:
+    """The large pair (table 10): quantity, r1, r4; nats per token."""
+    return pd.read_csv(runs_dir() / "paper" / "extrapolation.csv")
