@@ -19,6 +19,8 @@ from importlib.metadata import version
 from looped.accounting import counts
 from looped.config import ModelConfig, d_model_of_width, paper_config
 from looped.diagnose.delta import DeltaPhi, delta_phi
+from looped.diagnose.equivalence import break_even_phi, equivalence, matched_losses
+from looped.diagnose.plan import Plan, plan
 from looped.errors import ConfigError, FitError, NoMinimum, RecordError, TrainingError
 from looped.extras import missing_packages
 from looped.fitting.bootstrap import bootstrap
@@ -63,17 +65,20 @@ __all__ = [
     "HoldOut",
     "ModelConfig",
     "NoMinimum",
+    "Plan",
     "RecordError",
     "RunRecord",
     "RunSpec",
     "TrainConfig",
     "TrainingError",
     "bootstrap",
+    "break_even_phi",
     "compute_optimal",
     "counts",
     "d_model_of_width",
     "delta_phi",
     "equal_loss_n_params",
+    "equivalence",
     "exponent",
     "exponents",
     "figures",
@@ -87,10 +92,12 @@ __all__ = [
     "load_records",
     "load_runs",
     "loss_gaps",
+    "matched_losses",
     "missing_packages",
     "paper_config",
     "paper_run",
     "parabola_minimum",
+    "plan",
     "power_law_exponents",
     "predict_draws",
     "predict_interval",

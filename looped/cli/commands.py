@@ -1,12 +1,9 @@
 """The commands of `looped`, each a thin layer over one function of the package."""
 
-import sys
 from typing import Annotated
 
 import pandas as pd
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 import looped
 from looped import accounting
@@ -18,6 +15,7 @@ from looped.cli.data import app as data
 from looped.cli.evaluate import evaluate_command
 from looped.cli.grid import app as grid
 from looped.cli.ingest import ingest_command
+from looped.cli.shift import delta_phi_command, plan_command
 from looped.cli.train import train_command
 from looped.config import d_model_of_width, paper_config
 from looped.laws import get_law
@@ -34,6 +32,8 @@ for name, group in {"data": data, "grid": grid, "bench": bench, "book": book}.it
     app.add_typer(group, name=name)
 app.command("train")(train_command)
 app.command("ingest")(ingest_command)
+app.command("delta-phi")(delta_phi_command)
+app.command("plan")(plan_command)
 app.command("evaluate")(evaluate_command)
 
 
@@ -170,18 +170,9 @@ def fit_command(
 
 
 def _bootstrap(frame, fitted, *, resamples, **settings):
-    """The bootstrap, with a progress bar where someone watches."""
-    console = Console(stderr=True)
-    hidden = not sys.stderr.isatty()
-    with Progress(console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("bootstrap", total=resamples)
+    with show.progress("bootstrap", resamples) as advance:
         return looped.bootstrap(
-            frame,
-            fitted,
-            resamples=resamples,
-            seed=fitted.seed,
-            progress=lambda done: bar.advance(task, done),
-            **settings,
+            frame, fitted, resamples=resamples, seed=fitted.seed, progress=advance, **settings
         )
 
 

@@ -3,10 +3,13 @@
 import json
 import math
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from looped.fitting.result import Bootstrap, FitResult
@@ -113,6 +116,15 @@ def _interval_source(interval: Bootstrap) -> str:
         touched = interval.touched(0), interval.touched(1)
         line += f"; φ touched 0 in {touched[0]} and 1 in {touched[1]}"
     return line
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr where someone watches; call the value with the number of steps done."""
+    bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done=1: bar.advance(task, done)
 
 
 def _stdout() -> Console:

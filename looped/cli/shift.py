@@ -1,0 +1,156 @@
+"""`looped delta-phi` and `looped plan`: what a change of the loop does, and how to measure it."""
+
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+import looped
+from looped.cli import options as opt
+from looped.cli import show
+from looped.diagnose.plan import WIDTHS
+
+Baseline = Annotated[str, typer.Option(help="Case to compare with; it has the r = 1 runs.")]
+Variant = Annotated[str, typer.Option(help="Case with the change.")]
+Budgets = Annotated[
+    list[float] | None, typer.Option("--budget", help="FLOPs (repeatable); default: all shared.")
+]
+Budget = Annotated[list[float], typer.Option("--budget", help="FLOPs to train on (repeatable).")]
+Looped = Annotated[list[int], typer.Option("--n-recur", help="Looped r to train (repeatable).")]
+
+
+def delta_phi_command(
+    variant: Variant,
+    runs: opt.Runs = "paper",
+    baseline: Baseline = "baseline",
+    budget: Budgets = None,
+    split: opt.Split = "stated",
+    n_recur: opt.Recur = None,
+    mapping: opt.Map = None,
+    bootstrap: Annotated[int, typer.Option(help="Paired resamples.")] = 1000,
+    level: opt.Level = 0.95,
+    starts: opt.Starts = 200,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Measure the shift of φ between two cases, and what moves the loss at equal FLOPs."""
+    r = n_recur and [1, *n_recur]
+    cases = [opt.read_runs(runs, case, r, None, None, mapping) for case in (baseline, variant)]
+    with show.progress("paired bootstrap", 2 * bootstrap) as advance:
+        shift = looped.delta_phi(
+            *cases,
+            budgets=budget or None,
+            split=split,
+            resamples=bootstrap,
+            level=level,
+            starts=starts,
+            seed=seed,
+            progress=advance,
+        )
+    if as_json:
+        show.print_json(shift.to_dict())
+    else:
+        _print_shift(shift)
+    opt.warn(shift.warnings)
+
+
+def _print_shift(shift) -> None:
+    budgets = ", ".join(f"{budget:.3g}" for budget in shift.budgets)
+    source = ", ".join(shift.variant.sources)
+    print(shift.verdict)
+    print(
+        f"{shift.cases[1]} against {shift.cases[0]}: {source} runs, split {shift.variant.split}, "
+        f"r = {', '.join(map(str, shift.n_recur))} and 1 at {budgets} FLOPs; paired "
+        f"{shift.variant.interval.method} bootstrap of {shift.variant.interval.n_units} cells, "
+        f"{shift.variant.interval.resamples} resamples, seed {shift.variant.seed}"
+    )
+    if shift.decomposition.empty:
+        return
+    means = shift.decomposition.drop(columns=["budget", "d_model"]).groupby("n_recur").mean()
+    show.print_table(means.reset_index(), "Change of the loss, nats per token, mean over budgets")
+    ratios = shift.width_shift.drop(columns="budget").groupby("n_recur").mean()
+    title = "Optimum of the variant over that of the baseline (gain: nats per token)"
+    show.print_table(ratios.reset_index(), title)
+
+
+def plan_command(
+    budget: Budget,
+    n_recur: Looped,
+    target_se: Annotated[float, typer.Option(help="Standard error of Δφ to reach.")] = 0.03,
+    runs: opt.Runs = "paper",
+    case: opt.Case = "baseline",
+    budget_max: opt.BudgetMax = None,
+    split: opt.Split = "stated",
+    simulations: Annotated[int, typer.Option(help="Simulated studies of each design.")] = 400,
+    seed: opt.Seed = 0,
+    mapping: opt.Map = None,
+    as_json: opt.Json = False,
+    as_csv: opt.Csv = False,
+) -> None:
+    """Plan a measurement of Δφ: the cheapest runs that tell it to a standard error (simulated)."""
+    table = opt.read_runs(runs, case, None, None, budget_max, mapping)
+    with show.progress("designs", len(WIDTHS) * (len(set(budget)) - 1)) as advance:
+        planned = looped.plan(
+            table,
+            budget,
+            n_recur,
+            target_se=target_se,
+            split=split,
+            simulations=simulations,
+            seed=seed,
+            progress=advance,
+        )
+    chosen = planned.runs
+    if as_json and not as_csv:
+        show.print_json(
+            {
+                "designs": show.records(planned.designs),
+                "own": planned.own,
+                "noise": {"cell": planned.noise.cell, "run": planned.noise.run},
+                "phi": planned.law.params["phi"],
+                "runs": None if chosen is None else show.records(chosen),
+            }
+        )
+    elif as_csv:
+        show.show_rows(_chosen(planned), "", as_json=as_json, as_csv=True)
+    else:
+        _print_plan(planned)
+
+
+def _chosen(planned) -> pd.DataFrame:
+    """The runs to train. Raises ValueError if no design is sure enough."""
+    if planned.runs is None:
+        raise ValueError(_missed(planned))
+    return planned.runs
+
+
+def _missed(planned) -> str:
+    least = planned.designs["se"].min()
+    return (
+        f"no design reaches a standard error of {planned.target_se:g}; the surest has {least:.3f}: "
+        "add budgets, or further recurrences"
+    )
+
+
+def _print_plan(planned) -> None:
+    noise = planned.noise
+    show.print_table(planned.designs, "Designs, simulated: FLOPs of all runs and of the variant's")
+    own = planned.own
+    print(
+        f"The same for a variant on the baseline's own settings: {own['n_runs']} runs, "
+        f"{own['flops_variant']:.2g} FLOPs for the variant's, standard error {own['se']:.3f}."
+    )
+    print(
+        f"Law: φ = {planned.law.params['phi']:.3f}, split {planned.law.split}; noise "
+        f"{noise.cell:.4f} nats a cell and {noise.run:.4f} a run, as the residuals of "
+        f"{planned.law.n_runs} {', '.join(planned.law.sources)} runs have it."
+    )
+    if planned.runs is None:
+        opt.warn([_missed(planned)])
+        return
+    key = ["budget", "n_recur", "role"]
+    cells = planned.runs.groupby(key)["d_model"].agg(lambda d: " ".join(map(str, d))).reset_index()
+    show.print_table(
+        cells,
+        f"The cheapest with a standard error of at most {planned.target_se:g} (--csv: its runs)",
+    )

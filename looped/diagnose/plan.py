@@ -1,0 +1,196 @@
+"""Planning a measurement of Δφ: which runs, at what cost, and how surely they would tell.
+
+Losses are simulated from a fitted law with two kinds of noise, as large as the residuals of its own
+runs show: one value for all runs of a (case, budget, r) cell, and one for each run. Baseline and
+variant share the simulated r = 1 runs. Cells of the two cases are drawn independently, which is
+cautious where both are off in the same way.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from looped.fitting.batched import solve_batched
+from looped.fitting.fit import fit
+from looped.fitting.isoflop import cell_numbers
+from looped.fitting.optimal import compute_optimal, runs_at_width, stack_of
+from looped.fitting.problem import build_problem
+from looped.fitting.result import FitResult
+from looped.laws import get_law
+
+SPREAD = 1.6
+"""Widths of a cell go from the law's optimum over this to the optimum times this."""
+
+WIDTHS = (3, 4, 5, 6)
+"""Widths per cell that are tried, from the three that a parabola needs."""
+
+ROLES = ("anchor", "baseline", "variant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Standard deviations in nats per token: of a cell's common error, and of a run's own."""
+
+    cell: float
+    run: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Designs of a study by cost, the cheapest that is sure enough, and what this rests on."""
+
+    designs: pd.DataFrame  # n_budgets, n_widths, n_runs, flops, flops_variant, se, interval_width
+    runs: pd.DataFrame | None  # of the chosen design; None if no design reaches the target
+    own: dict[str, float]  # the same numbers for a variant trained on the baseline's own settings
+    target_se: float
+    noise: Noise
+    law: FitResult
+
+
+def plan(
+    runs: pd.DataFrame,
+    budgets: Sequence[float],
+    n_recur: Sequence[int] = (2, 4, 8),
+    *,
+    target_se: float = 0.03,
+    split: str = "stated",
+    simulations: int = 400,
+    starts: int = 200,
+    seed: int = 0,
+    progress: Callable[[], None] | None = None,
+) -> Plan:
+    """Designs on the lowest two, three, ... of the budgets, and the cheapest that is sure enough.
+
+    Args:
+        runs: of a baseline: their fit is the law, their residuals the noise, their stack the model.
+        budgets: FLOPs on which to train, two at least.
+        n_recur: the looped r; r = 1 is added as the anchor.
+        target_se: of Δφ.
+        split: what counts as recurring.
+        simulations: of each design; se is known to about 1 / √(2 simulations) of itself.
+        starts: of the law's fit.
+        seed: of the fit and of the noise.
+        progress: called after each design.
+
+    Raises:
+        ValueError: fewer than two budgets, no r above 1, or a target that is not positive.
+        ConfigError: an r that the runs' stack does not allow.
+    """
+    budgets, n_recur = sorted(set(map(float, budgets))), sorted(set(map(int, n_recur)) - {1})
+    if len(budgets) < 2 or not n_recur or min(n_recur) < 1 or not target_se > 0:
+        raise ValueError(
+            f"got budgets {budgets}, r {n_recur}, target_se {target_se}; expected at least two "
+            "budgets, an r above 1 and a positive target"
+        )
+    law = fit(runs, "joint", split, starts=starts, seed=seed)
+    noise = noise_of(runs, law)
+    tried = {}
+    for n_budgets in range(2, len(budgets) + 1):
+        for n_widths in WIDTHS:
+            tried[n_budgets, n_widths] = design(runs, law, budgets[:n_budgets], n_recur, n_widths)
+    rows = []
+    for (n_budgets, n_widths), each in tried.items():
+        errors = simulated_errors(each, law, noise, simulations=simulations, seed=seed)
+        size = {"n_budgets": n_budgets, "n_widths": n_widths}
+        rows.append(size | cost(each) | summary(errors))
+        if progress is not None:
+            progress()
+    designs = pd.DataFrame(rows).sort_values("flops", ignore_index=True)
+    enough = designs[designs["se"] <= target_se]
+    chosen = None
+    if len(enough):
+        chosen = tried[enough["n_budgets"].iloc[0], enough["n_widths"].iloc[0]]
+    own = own_design(runs, n_recur)
+    errors = simulated_errors(own, law, noise, simulations=simulations, seed=seed)
+    return Plan(
+        designs=designs,
+        runs=chosen,
+        own=cost(own) | summary(errors),
+        target_se=target_se,
+        noise=noise,
+        law=law,
+    )
+
+
+def noise_of(runs: pd.DataFrame, law: FitResult) -> Noise:
+    """The noise that residuals show: within cells that of runs, between them that of cells.
+
+    Raises:
+        ValueError: runs without cells, or with a single run in each.
+    """
+    residuals = pd.Series(law.residuals)
+    cells = residuals.groupby(cell_numbers(runs))
+    if len(residuals) == cells.ngroups:
+        raise ValueError("the noise of runs needs cells of two runs or more; give more widths")
+    within = residuals - cells.transform("mean")
+    run = float(np.sqrt((within**2).sum() / (len(residuals) - cells.ngroups)))
+    between = float(cells.mean().var()) - run**2 * float((1 / cells.size()).mean())
+    return Noise(cell=float(np.sqrt(max(between, 0.0))), run=run)
+
+
+def design(runs, law: FitResult, budgets, n_recur, n_widths: int) -> pd.DataFrame:
+    """Runs to train: n_widths about the law's optimum of each cell, for anchor and both cases.
+
+    Widths are multiples of those of `runs`, so that heads come out whole.
+
+    Returns:
+        role (anchor, baseline or variant), n_recur, budget, d_model, variant (of the baseline's
+        stack), n_params_once, n_params_rec, n_params, n_tokens, flops_per_token, flops.
+    """
+    step = int(np.gcd.reduce(runs["d_model"].astype(int).to_numpy()))
+    tables = []
+    for r in (1, *n_recur):
+        config = stack_of(runs, 1 if r == 1 else r)
+        for row in compute_optimal(law, config, budgets).itertuples():
+            widths = row.d_model * np.geomspace(1 / SPREAD, SPREAD, n_widths)
+            widths = np.unique((widths / step).round().clip(1) * step)
+            cell = runs_at_width(config, widths, budget=row.budget).assign(budget=row.budget)
+            tables += [cell.assign(role=role) for role in (ROLES[:1] if r == 1 else ROLES[1:])]
+    table = pd.concat(tables, ignore_index=True)
+    table = table.assign(d_model=table["d_model"].astype(int))
+    return table.assign(flops=table["n_tokens"] * table["flops_per_token"])
+
+
+def own_design(runs: pd.DataFrame, n_recur) -> pd.DataFrame:
+    """The settings of a baseline's runs at these r, and once more for a variant, as `design`."""
+    plain, looped = runs[runs["n_recur"] == 1], runs[runs["n_recur"].isin(n_recur)]
+    tables = zip(ROLES, (plain, looped, looped), strict=True)
+    table = pd.concat([each.assign(role=role) for role, each in tables], ignore_index=True)
+    return table.assign(flops=table["n_tokens"] * table["flops_per_token"])
+
+
+def cost(design: pd.DataFrame) -> dict[str, float]:
+    """n_runs and flops of a design, and flops_variant of its variant alone."""
+    variant = design["role"] == "variant"
+    flops = design["flops"]
+    return {"n_runs": len(design), "flops": flops.sum(), "flops_variant": flops[variant].sum()}
+
+
+def simulated_errors(
+    design: pd.DataFrame, law: FitResult, noise: Noise, *, simulations: int = 400, seed: int = 0
+) -> np.ndarray:
+    """Errors of Δφ in simulated studies of a design in which φ does not shift, [simulations].
+
+    Each refit starts from the law, of which all simulated runs are made.
+    """
+    rng = np.random.default_rng(seed)
+    cells = design.groupby(["role", "n_recur", "budget"]).ngroup().to_numpy()
+    common = rng.normal(0, noise.cell, (simulations, cells.max() + 1))[:, cells]
+    losses = law.predict(design) + common + rng.normal(0, noise.run, common.shape)
+    phi = get_law(law.law).coordinates.index("phi")
+    found = {}
+    for role in ROLES[1:]:
+        rows = design["role"].isin((ROLES[0], role)).to_numpy()
+        runs = design[rows].assign(val_loss=losses[0, rows])
+        problem = build_problem(runs, get_law(law.law), law.split, law.delta, {})
+        problem = replace(problem, log_loss=np.log(losses[:, rows]))
+        found[role] = solve_batched(problem, np.tile(law.theta, (simulations, 1))).theta[:, phi]
+    return found["variant"] - found["baseline"]
+
+
+def summary(errors: np.ndarray) -> dict[str, float]:
+    """se of Δφ, robust to stray refits, and the width of the central 95 % of its errors."""
+    low, lower, upper, high = np.quantile(errors, [0.025, 0.16, 0.84, 0.975])
+    return {"se": float((upper - lower) / 2), "interval_width": float(high - low)}
