@@ -106,6 +106,7 @@ def test_the_large_pair_is_compared_with_what_is_reported_and_no_other():
 def test_ablations_say_what_is_not_measured(tmp_path):
     shown = run("ablations", {"injection": str(tmp_path), "transfer": str(tmp_path)})
     assert "have not been trained at laptop scale yet" in shown
+    assert "not known yet" in shown
     assert "another width and horizon have not been trained yet" in shown
     assert "| linear | 955 | 2.793 | +0.000 |" in shown  # published with 955M and 973M tokens
     assert "| hyperconnect | 973 | 2.757 | -0.036 |" in shown
@@ -117,7 +118,7 @@ def test_ablations_show_the_records_that_are_there(tmp_path):
         "transfer": simulated_records("laptop-lr-transfer", tmp_path / "transfer"),
     }
     shown = run("ablations", places)
-    assert "not measured yet" not in shown
+    assert "not known yet" not in shown
     assert "3 of 4 variants" in shown
     assert "linear, additive, passthrough" in shown
     assert "| passthrough | 1,609,728 | 4.2500 |" in shown
