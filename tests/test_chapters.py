@@ -7,8 +7,12 @@ import pytest
 jupytext = pytest.importorskip("jupytext", reason="the chapters need looped[book]")
 papermill = pytest.importorskip("papermill", reason="the chapters need looped[book]")
 
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
 import looped  # noqa: E402
 from looped.registry.record import write_record  # noqa: E402
+from looped.registry.schema import STACK  # noqa: E402
 
 BOOK = Path(__file__).parents[1] / "book"
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.md") if "{code-cell}" in path.read_text())
@@ -48,6 +52,35 @@ def own_runs(tmp_path_factory):
     path = tmp_path_factory.mktemp("own") / "runs.csv"
     looped.load_runs("paper", case=None).assign(source="simulated").to_csv(path, index=False)
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def two_cases(tmp_path_factory):
+    """Function of a number of budgets: a CSV file of the laptop's studies, drawn from one law."""
+    law = looped.fit(looped.load_runs("laptop"), starts=40)
+    grids = ("laptop", "laptop-tbptt", "laptop-hyperconnect")
+    rows = [
+        looped.runs_at_width(spec.model, spec.model.d_model, n_tokens=spec.train.n_tokens).assign(
+            case=spec.case,
+            budget=spec.budget,
+            bptt=spec.model.bptt,
+            d_model=spec.model.d_model,
+            **{name: getattr(spec.model, name) for name in STACK},
+        )
+        for grid in grids
+        for spec in looped.get_grid(grid)
+    ]
+    runs = pd.concat(rows, ignore_index=True)
+    noise = np.random.default_rng(0).normal(0, 0.002, len(runs))
+    runs = runs.assign(val_loss=law.predict(runs) + noise, source="simulated")
+    shared = sorted(runs.loc[runs["case"] == "truncated_bptt", "budget"].unique())
+
+    def written(n_budgets):
+        path = tmp_path_factory.mktemp("cases") / "runs.csv"
+        runs[runs["budget"].isin(shared[:n_budgets])].to_csv(path, index=False)
+        return str(path)
+
+    return written
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -91,6 +124,24 @@ def test_a_chapter_runs_on_own_runs(chapter, parameters, own_runs):
 )
 def test_a_chapter_runs_on_the_runs_measured_here(chapter, parameters):
     assert "measured runs" in run(chapter, parameters | {"runs": "laptop"})
+
+
+@pytest.mark.parametrize("chapter", ["truncated-bptt", "hyperconnections"])
+@pytest.mark.parametrize("n_budgets", [2, 3])
+def test_a_case_study_is_repeated_on_runs_measured_here(chapter, n_budgets, two_cases):
+    shown = run(chapter, RESAMPLED | {"own": two_cases(n_budgets)})
+    assert "| 0.454 | 0.380 | -0.073 |" in shown or "| 0.454 | 0.646 | +0.192 |" in shown
+    assert f"| measured here | {n_budgets} | " in shown
+    assert "looped grid launch" not in shown
+
+
+@pytest.mark.parametrize("chapter", ["truncated-bptt", "hyperconnections"])
+def test_a_case_study_stands_where_nothing_was_measured_yet(chapter, own_runs, two_cases, tmp_path):
+    runs = pd.read_csv(two_cases(3))
+    runs[runs["case"] == "baseline"].to_csv(tmp_path / "baseline.csv", index=False)
+    shown = run(chapter, RESAMPLED | {"runs": own_runs, "own": str(tmp_path / "baseline.csv")})
+    assert "looped grid launch laptop-" in shown
+    assert "81 simulated runs" in shown or "83 simulated runs" in shown
 
 
 def test_the_large_pair_is_compared_with_what_is_reported_and_no_other():
