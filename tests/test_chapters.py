@@ -1,5 +1,6 @@
 """The chapters themselves: thin cells, and other settings or runs through plain papermill."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,45 @@ def test_the_architecture_is_trained_on_its_page_or_says_what_is_missing():
 
 def test_ingest_runs_on_an_own_file(own_runs):
     assert "simulated" in run("ingest", FEW | {"file": own_runs, "model": None})
+
+
+def test_a_shift_is_measured_on_an_own_file_with_own_names(tmp_path):
+    runs = looped.load_runs("paper", case="hyperconnections", anchor=False).assign(case="lanes")
+    plain = looped.load_runs("paper").assign(case="plain")
+    columns = ["case", "n_recur", "d_model", "budget", "n_params_once", "n_params_rec", "n_tokens"]
+    path = tmp_path / "mine.csv"
+    pd.concat([plain, runs])[[*columns, "val_loss"]].to_csv(path, index=False)
+    own = {"file": str(path), "baseline": "plain", "variant": None}
+    shown = run("bring-your-own", RESAMPLED | own)
+    assert "φ rises from 0.429 to 0.650, Δφ = +0.221" in shown
+    assert "| lanes | 83 | 0.650 |" in shown
+    assert "measured runs" in shown
+
+
+def test_a_shift_is_shown_of_runs_without_widths(tmp_path):
+    path = tmp_path / "mine.csv"
+    runs = looped.load_runs("paper", case=None)
+    runs.drop(columns="d_model").to_csv(path, index=False)
+    shown = run("bring-your-own", RESAMPLED | {"file": str(path), "variant": "hyperconnections"})
+    assert "No cell could be compared at one width" in shown
+
+
+def test_every_warning_on_a_shift_is_explained():
+    explained = re.findall(r"^\| \*(.+?)\* \|", (BOOK / "bring-your-own.md").read_text(), re.M)
+    runs = looped.load_runs("paper", case=None)
+    few = {"starts": 4, "resample_starts": 1, "resamples": 40}
+    before = looped.load_runs("paper")
+    pairs = [("truncated_bptt", {}), ("hyperconnections", {"budgets": [1e18, 2.15e18]})]
+    shifts = [
+        looped.delta_phi(
+            looped.load_runs("paper"), looped.load_runs("paper", case=case), **few | how
+        )
+        for case, how in pairs
+    ]
+    bare = runs.drop(columns="d_model")
+    shifts.append(
+        looped.delta_phi(*(bare[bare["case"] == c] for c in ("baseline", "truncated_bptt")), **few)
+    )
+    warnings = {text for shift in shifts for text in shift.warnings}
+    assert len(warnings) > 6
+    assert [text for text in warnings if not any(part in text for part in explained)] == []
