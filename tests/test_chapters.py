@@ -239,9 +239,7 @@ def test_every_warning_on_a_shift_is_explained():
     before = looped.load_runs("paper")
     pairs = [("truncated_bptt", {}), ("hyperconnections", {"budgets": [1e18, 2.15e18]})]
     shifts = [
-        looped.delta_phi(
-            looped.load_runs("paper"), looped.load_runs("paper", case=case), **few | how
-        )
+        looped.delta_phi(before, looped.load_runs("paper", case=case), **few | how)
         for case, how in pairs
     ]
     bare = runs.drop(columns="d_model")
