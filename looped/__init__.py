@@ -29,7 +29,6 @@ from looped.fitting.holdout import HoldOut, hold_out, predict_draws, predict_int
 from looped.fitting.isoflop import isoflop_minima, loss_gaps, parabola_minimum
 from looped.fitting.optimal import (
     compute_optimal,
-    equal_loss_n_params,
     exponent,
     exponents,
     power_law_exponents,
@@ -77,7 +76,6 @@ __all__ = [
     "counts",
     "d_model_of_width",
     "delta_phi",
-    "equal_loss_n_params",
     "equivalence",
     "exponent",
     "exponents",

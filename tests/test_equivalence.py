@@ -51,6 +51,15 @@ def test_a_plain_model_equals_itself(fit):
     assert found["n_params_equal_cost"] == pytest.approx(found["n_params"], rel=1e-9)
 
 
+def test_phi_zero_makes_looping_worth_nothing(fit):
+    config = looped.paper_config(1024, 4)
+    found = looped.equivalence(
+        replace(fit, params=fit.params | {"phi": 0.0}, interval=None), config
+    )
+    assert found["n_params_effective"] == pytest.approx(accounting.n_params(config))
+    assert "n_params_effective_interval" not in found
+
+
 @pytest.mark.parametrize("n_recur", [2, 4, 8])
 def test_a_free_loop_breaks_even_at_one(fit, n_recur):
     """Without an injection a recurrence costs just what a block of its own costs."""

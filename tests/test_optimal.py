@@ -9,7 +9,6 @@ from looped import (
     NoMinimum,
     accounting,
     compute_optimal,
-    equal_loss_n_params,
     exponent,
     exponents,
     isoflop_minima,
@@ -115,21 +114,3 @@ def test_width_rows_are_counted_as_the_runs_are(runs):
 def test_width_rows_need_either_a_budget_or_tokens(given):
     with pytest.raises(ValueError, match="give budget or n_tokens, and not both"):
         runs_at_width(paper_config(640, 4), 640, **given)
-
-
-def test_equal_loss_model_has_the_loss_of_the_looped_one(fit_paper):
-    """At r = 1 and the same tokens, a model of that many parameters is predicted the same loss."""
-    fit, config = fit_paper(split="stated"), paper_config(2048, 4)
-    looped_loss = fit.predict(runs_at_width(config, 2048, n_tokens=1e10))
-    target = equal_loss_n_params(fit, config)
-    plain = runs_at_width(paper_config(640, 1), 2048, n_tokens=1e10)
-    scale = target / plain["n_params"]
-    plain = plain.assign(
-        **{name: plain[name] * scale for name in ("n_params_once", "n_params_rec", "n_params")}
-    )
-    np.testing.assert_allclose(fit.predict(plain), looped_loss, rtol=1e-12)
-
-
-def test_phi_zero_makes_looping_worth_nothing(fit_paper):
-    fit, config = fit_paper(split="stated", phi=0.0), paper_config(1024, 4)
-    assert equal_loss_n_params(fit, config) == pytest.approx(accounting.n_params(config))

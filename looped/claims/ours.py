@@ -22,8 +22,9 @@ from looped.claims.studies import (
     study_se,
 )
 from looped.config import paper_config
+from looped.diagnose.equivalence import equivalence
 from looped.fitting.fit import fit
-from looped.fitting.optimal import equal_loss_n_params, power_law_exponents, runs_at_width
+from looped.fitting.optimal import power_law_exponents, runs_at_width
 from looped.fitting.summary import residual_summary
 from looped.laws import LAWS
 from looped.laws.joint import n_params_effective
@@ -169,7 +170,7 @@ OURS: dict[str, Callable[[], Ours]] = {
     "dphi_tbptt": _delta_phi(**TRUNCATED),
     "dphi_hc": _delta_phi(**HYPER),
     "equiv_unique": lambda: Ours(accounting.n_params(BILLION) / 1e6),
-    "equiv_effective": lambda: Ours(equal_loss_n_params(study_fit(), BILLION) / 1e6),
+    "equiv_effective": lambda: Ours(equivalence(study_fit(), BILLION)["n_params_effective"] / 1e6),
     "equiv_gain": lambda: Ours(4 ** study_fit().params["phi"], se=4 * study_se()["phi"]),
     **{f"inject_overhead_r{r}": _overhead(r) for r in RECURRENCES[1:]},
     "probe_cost": _study_cost,
@@ -200,7 +201,7 @@ def _why_valley() -> str:
 
 def _why_equivalent() -> str:
     """Countings that round to the published number."""
-    stated = equal_loss_n_params(study_fit(split="stated"), BILLION) / 1e6
+    stated = equivalence(study_fit(split="stated"), BILLION)["n_params_effective"] / 1e6
     without = split_params(runs_at_width(BILLION, BILLION.d_model, n_tokens=1.0), "none")
     once, rec, n_recur = (without[name].iloc[0] for name in LAWS["joint"].columns[:3])
     mixed = n_params_effective(once, rec, n_recur, study_fit().params["phi"]) / 1e6

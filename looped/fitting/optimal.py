@@ -170,12 +170,3 @@ def power_law_exponents(fit: FitResult, config: ModelConfig, d_model) -> dict[st
     alpha, beta = fit.params["alpha"], fit.params["beta"]
     n_star = beta / (alpha + kappa * beta)
     return {"kappa": kappa, "n_params_star": n_star, "n_tokens_star": 1 - kappa * n_star}
-
-
-def equal_loss_n_params(fit: FitResult, config: ModelConfig) -> float:
-    """Unique parameters of the non-looped model whose loss equals that of `config`, at any D.
-
-    By the law both have the same effective parameters, which at r = 1 are N itself.
-    """
-    at = runs_at_width(config, config.d_model, n_tokens=1.0)
-    return float(fit.n_params_effective(at)[0])
