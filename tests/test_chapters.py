@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 jupytext = pytest.importorskip("jupytext", reason="the chapters need looped[book]")
 papermill = pytest.importorskip("papermill", reason="the chapters need looped[book]")
@@ -16,6 +17,7 @@ from looped.registry.record import write_record  # noqa: E402
 from looped.registry.schema import STACK  # noqa: E402
 
 BOOK = Path(__file__).parents[1] / "book"
+ITEMS = BOOK / "all-items.md"
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.md") if "{code-cell}" in path.read_text())
 FEW = {"starts": 20, "seed": 1}
 RESAMPLED = FEW | {"resamples": 4, "resample_starts": 4}
@@ -249,3 +251,31 @@ def test_every_warning_on_a_shift_is_explained():
     warnings = {text for shift in shifts for text in shift.warnings}
     assert len(warnings) > 6
     assert [text for text in warnings if not any(part in text for part in explained)] == []
+
+
+def items() -> dict[str, str]:
+    """The rows of the page of the paper's tables and figures: item -> the rest of its row."""
+    rows = re.findall(r"^\| ((?:Table|Fig\.|App\.) [\w.]+) \|(.+)\|$", ITEMS.read_text(), re.M)
+    assert len(rows) == len(dict(rows))
+    return dict(rows)
+
+
+def test_every_table_and_figure_of_the_paper_has_its_row():
+    named = [f"Table {n}" for n in range(1, 11)] + [f"Fig. {n}" for n in range(1, 14)]
+    assert list(items()) == [*named, "App. F.2", "App. F.3", "App. F.4", "App. G.3"]
+
+
+@pytest.mark.parametrize("item", items())
+def test_a_row_links_to_what_the_book_has_and_says_what_it_is(item):
+    row = items()[item]
+    sources = {path.stem: path.read_text() for path in BOOK.glob("*.md")}
+    given = r'(?:name[:=] *"?|^\()([a-z0-9-]+)(?:"|\)=|$)'
+    labels = {label for text in sources.values() for label in re.findall(given, text, re.M)}
+    links = re.findall(r"\{(numref|doc|ref)\}`([a-z0-9-]+)`", row)
+    assert links
+    in_book = yaml.safe_load((BOOK.parent / "_toc.yml").read_text())["chapters"]
+    pages = {Path(chapter["file"]).stem for chapter in in_book}
+    for role, target in links:
+        assert target in (pages if role == "doc" else labels)
+    status = row.split("|")[-1].strip()
+    assert set(status.split("; ")) <= {"re-derived", "measured", "reported"}
