@@ -13,6 +13,7 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import looped  # noqa: E402
+from looped.registry.laptop import laptop_primitives  # noqa: E402
 from looped.registry.record import write_record  # noqa: E402
 from looped.registry.schema import STACK  # noqa: E402
 
@@ -108,6 +109,7 @@ def test_every_chapter_has_parameters(chapter):
         ("joint-law", RESAMPLED | {"split": "stated", "half": 1e18}, "up to 1e+18 FLOPs"),
         ("per-r-laws", FEW | {"case": "hyperconnections"}, "on 20 digitised runs"),
         ("accounting", FEW | {"d_model": 1024, "split": "none"}, "d_model = 1024"),
+        ("downstream", {"axes": ["math"]}, "range of r = 1. math: r = 2"),
         ("extrapolation", RESAMPLED | {"held_out": [1e18, 1e19]}, "without 1e18, 1e19"),
     ],
 )
@@ -179,6 +181,14 @@ def test_ablations_show_the_records_that_are_there(tmp_path):
     assert "12 of 12 runs away from the reference" in shown
     # made-up losses grow with the rate, in eighths: 0.015 is the best and 0.03 costs one step
     assert "0.52M tokens | 1 | 0.015 | 4.0000 | 0.1250 |" in shown
+
+
+def test_downstream_shows_own_results(tmp_path):
+    table = laptop_primitives()
+    own = table[table["run_id"] == table["run_id"].iloc[0]].assign(n_recur=16, value=0.875)
+    own.to_csv(tmp_path / "own.csv", index=False)
+    shown = run("downstream", {"results": str(tmp_path / "own.csv")})
+    assert "induction_head: 0.875 nats per token" in shown
 
 
 def test_the_laptop_is_fitted_by_the_cells_of_the_paper():
