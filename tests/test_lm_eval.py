@@ -108,6 +108,10 @@ def test_text_is_generated_up_to_the_first_stop(trained):
     whole, cut = lm.generate_until(requests("generate_until", *asked))
     assert whole == written.partition("<|bos|>")[0]
     assert cut == whole.partition(stop)[0]
+    sampled = options | {"do_sample": True, "top_k": 20}
+    again = requests("generate_until", *[("the loop", sampled)] * 2)
+    assert lm.generate_until(again) == lm.generate_until(again)
+    assert len(set(lm.generate_until(again))) == 2
     with pytest.raises(ValueError, match="top_p"):
         lm.generate_until(requests("generate_until", ("a", options | {"top_p": 0.9})))
 

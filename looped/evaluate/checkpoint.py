@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from looped.config import require_whole
 from looped.data.corpus import Corpus
 from looped.errors import ConfigError
 from looped.evaluate.continuation import encode_pairs, score
@@ -66,6 +67,10 @@ def evaluate_checkpoint(
         ValueError: an unknown task, or a number out of range.
     """
     run, include_path = Path(run), None if include_path is None else Path(include_path)
+    if n_examples is not None:
+        require_whole("n_examples", n_examples, 1)
+    if n_shots is not None:
+        require_whole("n_shots", n_shots, 0)
     _check_tasks(tasks, include_path)
     spec, state = trained_state(run)
     corpus = open_corpus(spec, corpus)

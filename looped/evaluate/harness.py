@@ -30,7 +30,7 @@ class LoopedHarness(TemplateLM):
     Args:
         tokenizer: of the corpus that the model was trained on.
         bos: token that every text begins with.
-        seed: of sampled text.
+        seed: of sampled text, counted on from one request to the next.
     """
 
     def __init__(self, model: LoopedLM, tokenizer, bos: int, seed: int = 0):
@@ -74,9 +74,12 @@ class LoopedHarness(TemplateLM):
         Raises:
             ValueError: an option of generation that is not followed.
         """
-        return [self._generate(*request.args) for request in requests]
+        return [
+            self._generate(*request.args, self.seed + number)
+            for number, request in enumerate(requests)
+        ]
 
-    def _generate(self, context, options) -> str:
+    def _generate(self, context, options, seed) -> str:
         options = normalize_gen_kwargs(options, self.max_length // 2)
         if unknown := sorted(set(options) - HANDLED):
             raise ValueError(f"generation: got {unknown}, expected some of {sorted(HANDLED)}")
@@ -90,9 +93,9 @@ class LoopedHarness(TemplateLM):
             self.model,
             [prompt],
             n_new,
-            temperature=options["temperature"] if options["do_sample"] else 0.0,
+            temperature=options.get("temperature", 1.0) if options["do_sample"] else 0.0,
             top_k=options.get("top_k"),
-            seed=self.seed,
+            seed=seed,
         )
         text = self.tokens.decode(new[: new.index(self.bos)] if self.bos in new else new)
         for stop in filter(None, options["until"]):
