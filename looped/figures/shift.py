@@ -70,10 +70,10 @@ def phi_pairs(deltas: dict[str, DeltaPhi]):
         for label, rows in tables.items()
     ]
     outside = sum((~rows["in_view"]).sum() for rows in tables.values())
-    key = f"cross: the runs as they are · {outside} of {sum(map(len, tables.values()))} resamples "
+    unseen = f"{outside} of {sum(map(len, tables.values()))} resamples outside the view"
     return theme.finish(
         alt.concat(*panels, columns=min(2, len(panels))).properties(
-            title=parts.note(_note(deltas), f"{key}outside the view")
+            title=parts.note(_note(deltas), "cross: the runs as they are", unseen)
         ),
         name="phi-pairs",
         description=_pairs_description(deltas, tables),
@@ -169,7 +169,7 @@ def _pairs_panel(rows, delta) -> alt.LayerChart:
     line = alt.Chart(pd.DataFrame({"phi_baseline": both, "phi_variant": both})).mark_line(
         color=theme.INK, opacity=0.6, strokeWidth=1.2, clip=True
     )
-    points = alt.Chart(seen).mark_point(filled=True, size=12, opacity=0.35, color=POINT_COLOR)
+    points = alt.Chart(seen).mark_point(filled=True, size=14, opacity=0.5, color=POINT_COLOR)
     cross = alt.Chart(fitted).mark_point(
         shape="cross", filled=True, size=130, color=theme.INK, opacity=1
     )
