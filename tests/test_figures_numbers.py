@@ -8,7 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from charts import PROFILE, STUDIES, csv_of, drawn_of, drawn_text, ratios, sections, spec_of
+from charts import (
+    PROFILE,
+    STUDIES,
+    TASK_GAPS,
+    TASK_LOSSES,
+    csv_of,
+    drawn_of,
+    drawn_text,
+    ratios,
+    sections,
+    spec_of,
+)
 
 import looped
 from looped import figures
@@ -211,3 +222,29 @@ class TestCounts:
         drawn = drawn_text(figures.recurrence_ratios(ratios()))
         assert drawn.count(">1.00<") == 1
         assert ">0.41<" in drawn
+
+
+class TestDownstream:
+    def test_tasks_stand_in_the_order_of_the_table(self):
+        spec = spec_of(figures.task_gaps(TASK_GAPS))
+        points = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "point")
+        assert points["encoding"]["y"]["sort"] == ["TriviaQA", "CoQA"]
+        assert points["encoding"]["x"]["field"] == "share"
+        assert "reading: r = 2 -0.03, r = 8 +0.01." in spec["description"]
+
+    def test_bars_are_two_standard_errors_and_lines_the_chance_of_their_panel(self):
+        losses = TASK_LOSSES.assign(chance_listed=[1.8, 2.0, 1.3, 1.5])
+        spec = spec_of(figures.task_losses(losses))
+        drawn = [
+            [row for layer in panel["layer"] for row in spec["datasets"][layer["data"]["name"]]]
+            for panel in spec["concat"]
+        ]
+        for rows, listed, any_answer in zip(drawn, (1.9, 1.4), (2.9, 2.8), strict=True):
+            runs = [row for row in rows if "low" in row]
+            assert runs
+            for row in runs:
+                assert row["high"] - row["loss"] == pytest.approx(2 * row["se"])
+                assert row["loss"] - row["low"] == pytest.approx(2 * row["se"])
+            lines = {row["guess"]: row["loss"] for row in rows if "guess" in row}
+            assert lines["among the listed answers"] == pytest.approx(listed)
+            assert lines["among all answers"] == pytest.approx(any_answer)

@@ -26,7 +26,7 @@ def task_gaps(gaps: pd.DataFrame):
     parts.require(gaps, ["axis", "task", "n_recur", "gap", "share"], "task_gaps")
     tasks = list(dict.fromkeys(gaps["task"]))
     y = alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(grid=True, labelLimit=180))
-    x = theme.axis(alt.X, "share", title="Loss above r = 1, share of the range of r = 1")
+    x = theme.axis(alt.X, "share", title="Share of the range of r = 1")
     zero = alt.Chart(pd.DataFrame({"share": [0]})).mark_rule(opacity=0.6).encode(x=x)
     fields = ["axis", "task", "n_recur", "gap", "share"]
     points = (
