@@ -168,7 +168,7 @@ def gaps_at_width(gaps: pd.DataFrame):
     x = theme.axis(alt.X, "n_tokens", log=True, scale=alt.Scale(type="log", nice=False, padding=24))
     channels = {
         "x": x,
-        "y": theme.axis(alt.Y, "gap"),
+        "y": theme.axis(alt.Y, "gap", scale=alt.Scale(zero=False, padding=12)),
         "color": theme.recur_color(table["n_recur"]),
         "detail": "d_model:N",
         "tooltip": parts.tooltips(table, columns[:-1]),
