@@ -2,6 +2,7 @@
 
 import pytest
 
+import looped
 from looped.evaluate.primitives import N_EXAMPLES, PRIMITIVES
 from looped.registry.laptop import laptop_primitives
 from looped.registry.paper import (
@@ -48,5 +49,9 @@ def test_measured_primitives_are_complete():
     assert (per_run == 1).all(axis=None)
     assert set(table["task"]) == set(PRIMITIVES)
     assert (table["n_truncated"] <= 0.001 * table["n_examples"]).all()
+    recorded = {r.run_id: r.result.val_loss for r in looped.load_records("laptop")}
+    known = table[table["run_id"].isin(recorded)]
+    assert len(known) > 0
+    assert (known["val_loss"] == known["run_id"].map(recorded)).all()  # trained again, same bits
     accuracy = table[table["metric"] == "accuracy"]
     assert accuracy["value"].between(0, 1).all()
