@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 import looped
 from looped.diagnose.decomposition import CASES, PARTS
@@ -78,6 +79,20 @@ def test_the_verdicts_on_the_papers_cases(hyper):
     assert "not resolved" in truncated.verdict
     assert any("r = 2 carries the misfit" in text for text in truncated.warnings)
     assert any("r = 2" in text and "single φ" in text for text in hyper.warnings)
+
+
+def test_the_ends_are_as_uncertain_as_quantiles_of_so_many_normal_draws(hyper):
+    n = 4000
+    draws = [np.random.default_rng(0).normal(size=n).tolist(), [0.0] * n]
+    fits = [
+        replace(each, interval=replace(each.interval, draws={"phi": values}))
+        for each, values in zip((hyper.variant, hyper.baseline), draws, strict=True)
+    ]
+    shift = replace(hyper, variant=fits[0], baseline=fits[1])
+    end = norm.ppf(0.025)
+    expected = np.sqrt(0.025 * 0.975 / n) / norm.pdf(end)
+    assert shift.edge_error == pytest.approx(expected, rel=0.35)
+    assert shift.interval[0] == pytest.approx(end, abs=3 * expected)
 
 
 def test_the_parts_add_up_to_what_was_measured(hyper):

@@ -1,7 +1,7 @@
 """`delta_phi`: does a change make the loop better, or does it only buy tokens? (paper section 6)"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -67,6 +67,12 @@ class DeltaPhi:
     def interval(self) -> tuple[float, float]:
         """Percentile interval of the shift."""
         return self._percentiles(self.draws)
+
+    @property
+    def edge_error(self) -> float:
+        """Monte Carlo error of the interval's ends, the larger, from the number of resamples."""
+        boot = self.variant.interval
+        return replace(boot, draws={"delta_phi": self.draws.tolist()}).edge_error("delta_phi")
 
     @property
     def se(self) -> float:
