@@ -121,14 +121,8 @@ def mean_part_draws(cells: pd.DataFrame, baseline: FitResult, variant: FitResult
     """Mean over the cells of each part, in each of the paired resamples of both fits."""
     if cells.empty:
         return pd.DataFrame(columns=PARTS, dtype=float)
-    thetas = [_drawn(fit) for fit in (baseline, variant)]
+    thetas = [fit.interval.theta(fit.law, fit.fixed) for fit in (baseline, variant)]
     return pd.DataFrame(dict(zip(PARTS, _parts(cells, *thetas).mean(axis=2), strict=True)))
-
-
-def _drawn(fit) -> np.ndarray:
-    law = get_law(fit.law)
-    draws = pd.DataFrame(fit.interval.draws)
-    return np.array([law.to_theta(row | fit.fixed) for row in draws.to_dict("records")])
 
 
 def _parts(cells, baseline, variant) -> np.ndarray:

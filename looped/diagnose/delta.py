@@ -19,7 +19,7 @@ from looped.diagnose.pairing import paired
 from looped.diagnose.widths import RATIOS, width_shift
 from looped.fitting.bootstrap import bootstrap
 from looped.fitting.fit import fit
-from looped.fitting.result import FitResult
+from looped.fitting.result import Bootstrap, FitResult
 from looped.fitting.summary import residual_summary
 
 SIDES = {
@@ -59,6 +59,11 @@ class DeltaPhi:
         return ours - theirs
 
     @property
+    def resampled(self) -> Bootstrap:
+        """The paired bootstrap of the shift, as a bootstrap of one parameter, delta_phi."""
+        return replace(self.variant.interval, draws={"delta_phi": self.draws.tolist()})
+
+    @property
     def level(self) -> float:
         """Of every interval here."""
         return self.variant.interval.level
@@ -66,13 +71,12 @@ class DeltaPhi:
     @property
     def interval(self) -> tuple[float, float]:
         """Percentile interval of the shift."""
-        return self._percentiles(self.draws)
+        return self.resampled.interval("delta_phi")
 
     @property
     def edge_error(self) -> float:
         """Monte Carlo error of the interval's ends, the larger, from the number of resamples."""
-        boot = self.variant.interval
-        return replace(boot, draws={"delta_phi": self.draws.tolist()}).edge_error("delta_phi")
+        return self.resampled.edge_error("delta_phi")
 
     @property
     def se(self) -> float:
@@ -95,7 +99,7 @@ class DeltaPhi:
         if self.decomposition.empty:
             return pd.DataFrame(columns=["mean", "from", "to"], dtype=float)
         means = self.decomposition[["measured", *PARTS, "misfit"]].mean()
-        ends = {name: self._percentiles(self.part_draws[name]) for name in PARTS}
+        ends = {name: self.resampled.percentiles(self.part_draws[name]) for name in PARTS}
         missing = (np.nan, np.nan)
         rows = {name: (mean, *ends.get(name, missing)) for name, mean in means.items()}
         return pd.DataFrame(rows, index=["mean", "from", "to"]).T.rename_axis("part")
@@ -140,10 +144,6 @@ class DeltaPhi:
             f"tokens {mean['tokens']:+.3f}, capacity {mean['capacity']:+.3f}, other parameters of "
             f"the law {mean['rest']:+.3f}, misfit {mean['misfit']:+.3f}."
         )
-
-    def _percentiles(self, draws) -> tuple[float, float]:
-        tail = (1 - self.level) / 2
-        return tuple(np.quantile(draws, [tail, 1 - tail]).tolist())
 
     def to_dict(self) -> dict:
         """Plain values, for JSON."""
@@ -240,7 +240,7 @@ def delta_phi(
         )
         fits.append(fitted.with_interval(drawn))
     cells, refused = _cells(ours, theirs, split)
-    return DeltaPhi(
+    found = DeltaPhi(
         baseline=fits[0],
         variant=fits[1],
         cases=(_case(ours), _case(theirs)),
@@ -252,6 +252,18 @@ def delta_phi(
         quality=_quality((ours, theirs), fits),
         warnings=(*notes, *refused, *cautions((ours, theirs), fits)),
     )
+    return replace(found, warnings=(*found.warnings, *_borderline(found)))
+
+
+def _borderline(found: DeltaPhi) -> list[str]:
+    """Says so if another seed could change whether the shift is resolved."""
+    nearest, error = min(map(abs, found.interval)), found.edge_error
+    if nearest > 2 * error:
+        return []
+    return [
+        f"an end of the interval of Δφ is as near to 0 as its Monte Carlo error ±{error:.3f}: "
+        "another seed may decide whether it is resolved; give more resamples"
+    ]
 
 
 def _cells(baseline, variant, split) -> tuple[pd.DataFrame, list[str]]:

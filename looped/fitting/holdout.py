@@ -94,8 +94,7 @@ def predict_draws(fit: FitResult, resampled: Bootstrap, runs: pd.DataFrame) -> n
             "give the bootstrap of this fit"
         )
     counted = runs if fit.split is None else split_params(runs, fit.split)
-    draws = resampled.frame.assign(**fit.fixed)
-    theta = np.array([law.to_theta(draw) for draw in draws.to_dict("records")])
+    theta = resampled.theta(fit.law, fit.fixed)
     return np.exp(law.predict(theta, law.design(counted)).log_loss)
 
 

@@ -49,6 +49,11 @@ class Bootstrap:
         tail = (1 - self.level) / 2
         return tuple(np.quantile(values, [tail, 1 - tail], axis=0))
 
+    def theta(self, law: str, fixed: dict[str, float]) -> np.ndarray:
+        """Coordinates of the law in each resample [resamples, p], held parameters among them."""
+        draws = self.frame.assign(**fixed).to_dict("records")
+        return np.array([get_law(law).to_theta(draw) for draw in draws])
+
     def edge_error(self, param: str) -> float:
         """Monte Carlo error of the interval's ends, from the finite number of resamples.
 
