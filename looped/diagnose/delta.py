@@ -257,7 +257,8 @@ def delta_phi(
 
 def _borderline(found: DeltaPhi) -> list[str]:
     """Says so if another seed could change whether the shift is resolved."""
-    nearest, error = min(map(abs, found.interval)), found.edge_error
+    errors = found.resampled.edge_errors("delta_phi")
+    nearest, error = min(zip(map(abs, found.interval), errors, strict=True))
     if nearest > 2 * error:
         return []
     return [

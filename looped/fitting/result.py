@@ -54,15 +54,19 @@ class Bootstrap:
         draws = self.frame.assign(**fixed).to_dict("records")
         return np.array([get_law(law).to_theta(draw) for draw in draws])
 
-    def edge_error(self, param: str) -> float:
-        """Monte Carlo error of the interval's ends, from the finite number of resamples.
+    def edge_errors(self, param: str) -> tuple[float, float]:
+        """Monte Carlo errors of the interval's ends, from the finite number of resamples.
 
-        The larger of both ends' standard deviations over bootstrap samples of the draws.
+        Standard deviations of each end over bootstrap samples of the draws.
         """
         draws = np.asarray(self.draws[param])
         again = np.random.default_rng(self.seed).choice(draws, (1000, len(draws)))
-        tail = (1 - self.level) / 2
-        return float(np.quantile(again, [tail, 1 - tail], axis=1).std(axis=1).max())
+        low, high = self.percentiles(again.T)
+        return float(low.std()), float(high.std())
+
+    def edge_error(self, param: str) -> float:
+        """The larger of both ends' Monte Carlo errors."""
+        return max(self.edge_errors(param))
 
     def touched(self, value: float) -> int:
         """How many resamples have φ at or beyond `value`, 0 or 1, seen from inside (0, 1)."""
