@@ -104,6 +104,18 @@ def test_starts_that_miss_the_optimum_are_counted_and_reported(runs, fit):
     np.testing.assert_allclose(one.draws["phi"], enough.draws["phi"], rtol=1e-4)
 
 
+def test_resamples_without_an_anchor_are_counted(runs):
+    """Of 8 cells, 2 of r = 1, a draw misses both with probability (6/8)^8, a tenth."""
+    few = runs[runs["budget"].isin([1e18, 4.64e18])].reset_index(drop=True)
+    found = looped.bootstrap(few, looped.fit(few, starts=40), resamples=300, starts=2)
+    (text,) = [each for each in found.warnings if "drew no r = 1 run" in each]
+    assert 15 <= int(text.split()[0]) <= 45
+    looped_only = few[few["n_recur"] > 1].reset_index(drop=True)
+    fit = looped.fit(looped_only, starts=40)
+    found = looped.bootstrap(looped_only, fit, resamples=20, starts=2)
+    assert not any("no r = 1 run" in each for each in found.warnings)
+
+
 def test_progress_counts_every_resample(runs, fit):
     done = []
     looped.bootstrap(runs, fit, resamples=9, starts=5, progress=done.append)

@@ -79,10 +79,15 @@ def test_an_unknown_case_is_one_line():
     assert "case: got 'hyper', expected one of" in " ".join(result.stderr.split())
 
 
+def test_a_case_against_itself_is_refused():
+    result = run("delta-phi", "--variant", "baseline", code=2)
+    assert "are both 'baseline'; name two cases" in " ".join(result.stderr.split())
+
+
 def test_a_plan_for_a_reader():
     text = " ".join(run(*PLAN, "--target-se", 0.1).stdout.split())
     assert "n_budgets" in text
-    assert "on the baseline's own settings: 100 runs" in text
+    assert "on the baseline's own settings: 40 runs" in text
     assert "digitised runs" in text
     assert "The cheapest with a standard error of at most 0.1" in text
 
@@ -90,6 +95,7 @@ def test_a_plan_for_a_reader():
 def test_a_plan_for_programs():
     found = json.loads(run(*PLAN, "--target-se", 0.1, "--json").stdout)
     assert len(found["designs"]) == 4
+    assert found["noise"]["variant"] == found["noise"]["baseline"]
     assert {row["role"] for row in found["runs"]} == {"anchor", "baseline", "variant"}
     table = pd.read_csv(io.StringIO(run(*PLAN, "--target-se", 0.1, "--csv").stdout))
     assert table["d_model"].tolist() == [row["d_model"] for row in found["runs"]]

@@ -81,6 +81,18 @@ def test_no_phi_breaks_even_if_loops_do_not_enter_the_law(fit):
         looped.break_even_phi(flat, looped.paper_config(640, 4), BUDGET)
 
 
+def test_a_plain_model_or_a_law_without_phi_has_nothing_to_compare(fit):
+    with pytest.raises(ValueError, match="breaks even at any φ"):
+        looped.break_even_phi(fit, looped.paper_config(640, 1), BUDGET)
+    other = looped.fit(looped.load_runs("paper", n_recur=4), "chinchilla", starts=20)
+    config = looped.paper_config(640, 4)
+    for ask in (looped.break_even_phi, looped.matched_losses):
+        with pytest.raises(ValueError, match="the chinchilla law has no φ"):
+            ask(other, config, BUDGET)
+    with pytest.raises(ValueError, match="the chinchilla law has no φ"):
+        looped.equivalence(other, config)
+
+
 def test_each_row_matches_what_it_says(fit):
     config = looped.paper_config(640, 4)
     table = looped.matched_losses(fit, config, BUDGET).set_index("matched")

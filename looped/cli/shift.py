@@ -16,6 +16,9 @@ Budgets = Annotated[
     list[float] | None, typer.Option("--budget", help="FLOPs (repeatable); default: all shared.")
 ]
 Budget = Annotated[list[float], typer.Option("--budget", help="FLOPs to train on (repeatable).")]
+Like = Annotated[
+    str | None, typer.Option(help="Case whose noise the variant is taken to have; default: --case.")
+]
 Looped = Annotated[list[int], typer.Option("--n-recur", help="Looped r to train (repeatable).")]
 
 
@@ -30,10 +33,13 @@ def delta_phi_command(
     bootstrap: Annotated[int, typer.Option(help="Paired resamples.")] = 1000,
     level: opt.Level = 0.95,
     starts: opt.Starts = 200,
+    resample_starts: Annotated[int, typer.Option(help="Starts of each resample.")] = 10,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Measure the shift of φ between two cases, and what moves the loss at equal FLOPs."""
+    if variant == baseline:
+        raise ValueError(f"--variant and --baseline are both {variant!r}; name two cases")
     r = n_recur and [1, *n_recur]
     cases = [opt.read_runs(runs, case, r, None, None, mapping) for case in (baseline, variant)]
     with show.progress("paired bootstrap", 2 * bootstrap) as advance:
@@ -44,6 +50,7 @@ def delta_phi_command(
             resamples=bootstrap,
             level=level,
             starts=starts,
+            resample_starts=resample_starts,
             seed=seed,
             progress=advance,
         )
@@ -80,6 +87,7 @@ def plan_command(
     runs: opt.Runs = "paper",
     case: opt.Case = "baseline",
     budget_max: opt.BudgetMax = None,
+    like: Like = None,
     split: opt.Split = "stated",
     simulations: Annotated[int, typer.Option(help="Simulated studies of each design.")] = 400,
     seed: opt.Seed = 0,
@@ -88,13 +96,16 @@ def plan_command(
     as_csv: opt.Csv = False,
 ) -> None:
     """Plan a measurement of Δφ: the cheapest runs that tell it to a standard error (simulated)."""
-    table = opt.read_runs(runs, case, None, None, budget_max, mapping)
+    table, other = (
+        name and opt.read_runs(runs, name, None, None, budget_max, mapping) for name in (case, like)
+    )
     with show.progress("designs", len(WIDTHS) * (len(set(budget)) - 1)) as advance:
         planned = looped.plan(
             table,
             budget,
             n_recur,
             target_se=target_se,
+            like=other,
             split=split,
             simulations=simulations,
             seed=seed,
@@ -106,7 +117,7 @@ def plan_command(
             {
                 "designs": show.records(planned.designs),
                 "own": planned.own,
-                "noise": {"cell": planned.noise.cell, "run": planned.noise.run},
+                "noise": {role: vars(each) for role, each in planned.noise.items()},
                 "phi": planned.law.params["phi"],
                 "runs": None if chosen is None else show.records(chosen),
             }
@@ -115,6 +126,7 @@ def plan_command(
         show.show_rows(_chosen(planned), "", as_json=as_json, as_csv=True)
     else:
         _print_plan(planned)
+    opt.warn(planned.law.warnings)
 
 
 def _chosen(planned) -> pd.DataFrame:
@@ -133,17 +145,20 @@ def _missed(planned) -> str:
 
 
 def _print_plan(planned) -> None:
-    noise = planned.noise
-    show.print_table(planned.designs, "Designs, simulated: FLOPs of all runs and of the variant's")
+    title = "Designs, simulated: widths a cell at most, FLOPs of all runs and of the variant's"
+    show.print_table(planned.designs, title)
     own = planned.own
     print(
-        f"The same for a variant on the baseline's own settings: {own['n_runs']} runs, "
-        f"{own['flops_variant']:.2g} FLOPs for the variant's, standard error {own['se']:.3f}."
+        f"The same for a variant on the baseline's own settings: {own['n_runs_variant']} runs, "
+        f"{own['flops_variant']:.2g} FLOPs, standard error {own['se']:.3f}."
+    )
+    noise = "; ".join(
+        f"{role} {each.cell:.4f} nats a cell and {each.run:.4f} a run"
+        for role, each in planned.noise.items()
     )
     print(
-        f"Law: φ = {planned.law.params['phi']:.3f}, split {planned.law.split}; noise "
-        f"{noise.cell:.4f} nats a cell and {noise.run:.4f} a run, as the residuals of "
-        f"{planned.law.n_runs} {', '.join(planned.law.sources)} runs have it."
+        f"Law: φ = {planned.law.params['phi']:.3f} by split {planned.law.split}, fitted to "
+        f"{planned.law.n_runs} {', '.join(planned.law.sources)} runs. Noise: {noise}."
     )
     if planned.runs is None:
         opt.warn([_missed(planned)])

@@ -15,11 +15,11 @@ from looped.diagnose.decomposition import (
     decompose,
     mean_part_draws,
 )
-from looped.diagnose.pairing import paired
+from looped.diagnose.pairing import case_name, paired
 from looped.diagnose.widths import RATIOS, width_shift
 from looped.fitting.bootstrap import bootstrap
 from looped.fitting.fit import fit
-from looped.fitting.result import Bootstrap, FitResult
+from looped.fitting.result import Bootstrap, FitResult, FitStatus
 from looped.fitting.summary import residual_summary
 
 SIDES = {
@@ -29,6 +29,12 @@ SIDES = {
     (False, False): "not resolved",
 }
 """(Δφ is resolved, tokens move the loss by more than the laws' misfit) -> kind of the verdict."""
+
+
+UNSURE = 0.15
+"""Monte Carlo error of an end, as a share of the interval, from which on it is warned of."""
+
+UNUSABLE = (FitStatus.AT_BOUND, FitStatus.NOT_IDENTIFIED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +121,10 @@ class DeltaPhi:
         """architecture-side, training-side, both, or not resolved.
 
         The training side counts if tokens move the loss by more than the worse fit's RMSE, and
-        their interval excludes 0.
+        their interval excludes 0. A fit at its bounds, or that is not identified, resolves nothing.
         """
+        if any(each.status in UNUSABLE for each in (self.baseline, self.variant)):
+            return SIDES[False, False]
         trains = False
         if not self.decomposition.empty:
             tokens = self.parts.loc["tokens"]
@@ -243,7 +251,7 @@ def delta_phi(
     found = DeltaPhi(
         baseline=fits[0],
         variant=fits[1],
-        cases=(_case(ours), _case(theirs)),
+        cases=(case_name(ours), case_name(theirs)),
         budgets=tuple(sorted(ours["budget"].unique().tolist())),
         n_recur=tuple(sorted(set(ours["n_recur"].astype(int)) - {1})),
         decomposition=decompose(cells, *fits),
@@ -256,15 +264,22 @@ def delta_phi(
 
 
 def _borderline(found: DeltaPhi) -> list[str]:
-    """Says so if another seed could change whether the shift is resolved."""
+    """Says so if the number of resamples is too small for what is read off the interval."""
+    low, high = found.interval
     errors = found.resampled.edge_errors("delta_phi")
-    nearest, error = min(zip(map(abs, found.interval), errors, strict=True))
-    if nearest > 2 * error:
-        return []
-    return [
-        f"an end of the interval of Δφ is as near to 0 as its Monte Carlo error ±{error:.3f}: "
-        "another seed may decide whether it is resolved; give more resamples"
-    ]
+    nearest, error = min(zip((abs(low), abs(high)), errors, strict=True))
+    notes = []
+    if nearest < 2 * error:
+        notes.append(
+            f"an end of the interval of Δφ is as near to 0 as its Monte Carlo error ±{error:.3f}: "
+            "another seed may decide whether it is resolved; give more resamples"
+        )
+    if max(errors) > UNSURE * (high - low):
+        notes.append(
+            f"the ends of the interval of Δφ are known to ±{errors[0]:.2f} and ±{errors[1]:.2f} "
+            "only: some resamples do not hold φ; more resamples, and first of all more budgets"
+        )
+    return notes
 
 
 def _cells(baseline, variant, split) -> tuple[pd.DataFrame, list[str]]:
@@ -289,11 +304,6 @@ def _quality(pair, fits) -> pd.DataFrame:
         for name, runs, each in zip(CASES, pair, fits, strict=True)
     ]
     return pd.concat(tables, ignore_index=True)
-
-
-def _case(runs) -> str:
-    looped = runs[runs["n_recur"] > 1]
-    return " and ".join(sorted(looped["case"].unique())) if "case" in runs else ""
 
 
 def _rows(frame: pd.DataFrame) -> list[dict]:

@@ -35,8 +35,14 @@ def equivalence(fit: FitResult, config: ModelConfig) -> dict[str, float | tuple[
     Returns:
         n_params (unique), n_params_effective (of the plain model of equal loss), its interval
         n_params_effective_interval if the fit has one, and n_params_equal_cost (of the plain
-        model of equal training FLOPs per token); no embeddings in any.
+        model of equal training FLOPs per token); no embeddings in any. Under the split `fitted`,
+        which spreads an injection over plain models too, the effective parameters of a plain model
+        are not exactly its N (0.1 % in the paper's stacks).
+
+    Raises:
+        ValueError: a fit of a law without φ.
     """
+    _require_phi(fit)
     at = runs_at_width(config, config.d_model, n_tokens=1.0)
     found = {
         "n_params": float(at["n_params"].iloc[0]),
@@ -59,7 +65,11 @@ def break_even_phi(fit: FitResult, config: ModelConfig, budget: float) -> float:
 
     Raises:
         NoMinimum: no φ within the law's bounds does, or a law without a compute-optimal width.
+        ValueError: a fit of a law without φ, or a plain model.
     """
+    _require_phi(fit)
+    if config.n_recur == 1:
+        raise ValueError("a plain model, r = 1, breaks even at any φ; give one with r > 1")
     plain = compute_optimal(fit, plain_of(config), budget)["val_loss_star"].iloc[0]
     bounds = dict(zip(get_law(fit.law).coordinates, get_law(fit.law).bounds, strict=True))["phi"]
 
@@ -87,7 +97,12 @@ def matched_losses(fit: FitResult, config: ModelConfig, budget: float) -> pd.Dat
         parameters, inference memory), and of both with the suffixes _looped and _plain: d_model
         (real), n_params, n_tokens, memory (bytes at decoding with a full context: all weights and
         the cache, bf16), val_loss (of the law, nats per token); difference = looped - plain.
+
+    Raises:
+        ValueError: a fit of a law without φ.
+        NoMinimum: a law without a compute-optimal width.
     """
+    _require_phi(fit)
     plain = plain_of(config)
     width = compute_optimal(fit, config, budget)["d_model"].iloc[0]
     counts = {
@@ -110,6 +125,11 @@ def matched_losses(fit: FitResult, config: ModelConfig, budget: float) -> pd.Dat
         difference = row["val_loss_looped"] - row["val_loss_plain"]
         rows.append({"matched": matched, **row, "difference": difference})
     return pd.DataFrame(rows)
+
+
+def _require_phi(fit):
+    if "phi" not in fit.params:
+        raise ValueError(f"the {fit.law} law has no φ to compare by; give a fit of the joint law")
 
 
 def _with_phi(fit, phi) -> FitResult:

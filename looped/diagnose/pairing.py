@@ -32,7 +32,8 @@ def paired(
     if not any(n_recur > 1 for n_recur, _ in shared):
         raise ValueError(
             f"the cases share no (budget, r) cell with r > 1: the baseline has {_cells(baseline)}, "
-            f"the variant {_cells(variant)}; train both at the same budgets and r"
+            f"the variant {_cells(variant)}; train both at the same r and nominal budgets (those "
+            "planned, not those spent)"
         )
     # an anchor at a budget without a looped cell would weigh in one fit's A, B and E for nothing
     looped_at = {budget for n_recur, budget in shared if n_recur > 1}
@@ -51,7 +52,7 @@ def _at(runs, budgets) -> pd.DataFrame:
     absent = sorted(set(budgets) - set(runs["budget"]))
     if absent:
         raise ValueError(
-            f"budgets: {absent} are not those of {_case(runs)}, which has "
+            f"budgets: {absent} are not those of case {case_name(runs)!r}, which has "
             f"{sorted(runs['budget'].unique().tolist())}; choose among the shared ones"
         )
     return runs[runs["budget"].isin(budgets)]
@@ -82,10 +83,14 @@ def _require_one_anchor(baseline, variant):
 
 def _cells(runs) -> str:
     looped = runs[runs["n_recur"] > 1]
-    budgets = ", ".join(f"{budget:.3g}" for budget in sorted(looped["budget"].unique()))
-    return f"r = {sorted(looped['n_recur'].unique().tolist())} at [{budgets}] FLOPs"
+    if looped.empty:
+        return "none"
+    budgets = [f"{budget:.3g}" for budget in sorted(looped["budget"].unique())]
+    shown = ", ".join(budgets[:6]) + (f", ... ({len(budgets)})" if len(budgets) > 6 else "")
+    return f"r = {sorted(looped['n_recur'].unique().tolist())} at [{shown}] FLOPs"
 
 
-def _case(runs) -> str:
+def case_name(runs: pd.DataFrame) -> str:
+    """Name of the case of the looped runs; empty where the table has none."""
     looped = runs[runs["n_recur"] > 1]
-    return " and ".join(sorted(looped["case"].unique())) if "case" in runs else "one case"
+    return " and ".join(sorted(looped["case"].unique())) if "case" in runs else ""

@@ -8,6 +8,7 @@ cautious where both are off in the same way.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,8 @@ SPREAD = 1.6
 WIDTHS = (3, 4, 5, 6)
 """Widths per cell that are tried, from the three that a parabola needs."""
 
+FEWEST, CORRECTION = 20, 200  # simulations: of a design, and for the noise that a fit takes up
+
 ROLES = ("anchor", "baseline", "variant")
 
 
@@ -41,11 +44,11 @@ class Noise:
 class Plan:
     """Designs of a study by cost, the cheapest that is sure enough, and what this rests on."""
 
-    designs: pd.DataFrame  # n_budgets, n_widths, n_runs, flops, flops_variant, se, interval_width
+    designs: pd.DataFrame  # n_budgets, n_widths (at most), n_runs, flops, flops_variant, se, width
     runs: pd.DataFrame | None  # of the chosen design; None if no design reaches the target
     own: dict[str, float]  # the same numbers for a variant trained on the baseline's own settings
     target_se: float
-    noise: Noise
+    noise: dict[str, Noise]  # role -> noise of its looped runs; the anchor's is the baseline's
     law: FitResult
 
 
@@ -55,6 +58,7 @@ def plan(
     n_recur: Sequence[int] = (2, 4, 8),
     *,
     target_se: float = 0.03,
+    like: pd.DataFrame | None = None,
     split: str = "stated",
     simulations: int = 400,
     starts: int = 200,
@@ -68,31 +72,34 @@ def plan(
         budgets: FLOPs on which to train, two at least.
         n_recur: the looped r; r = 1 is added as the anchor.
         target_se: of Δφ.
+        like: runs of a variant whose residuals are the noise of the one to come; None for the
+            baseline's. A law that fits a variant worse makes its φ less sure.
         split: what counts as recurring.
         simulations: of each design; se is known to about 1 / √(2 simulations) of itself.
-        starts: of the law's fit.
-        seed: of the fit and of the noise.
+        starts: of the fits.
+        seed: of the fits and of the noise.
         progress: called after each design.
 
     Raises:
-        ValueError: fewer than two budgets, no r above 1, or a target that is not positive.
-        ConfigError: an r that the runs' stack does not allow.
+        ValueError: fewer than two budgets, an r that the runs do not have, runs without r = 1, a
+            target that is not positive, or fewer than 20 simulations.
+        ConfigError: runs whose architecture is not known.
     """
     budgets, n_recur = sorted(set(map(float, budgets))), sorted(set(map(int, n_recur)) - {1})
-    if len(budgets) < 2 or not n_recur or min(n_recur) < 1 or not target_se > 0:
-        raise ValueError(
-            f"got budgets {budgets}, r {n_recur}, target_se {target_se}; expected at least two "
-            "budgets, an r above 1 and a positive target"
-        )
-    law = fit(runs, "joint", split, starts=starts, seed=seed)
-    noise = noise_of(runs, law)
+    _check(runs, budgets, n_recur, target_se, simulations)
+    fitted = {"starts": starts, "seed": seed}
+    law = fit(runs, "joint", split, **fitted)
+    noise = dict.fromkeys(ROLES[1:], noise_of(runs, law, seed=seed))
+    if like is not None:
+        noise["variant"] = noise_of(like, fit(like, "joint", split, **fitted), seed=seed)
+    options = {"simulations": simulations, "seed": seed}
     tried = {}
     for n_budgets in range(2, len(budgets) + 1):
         for n_widths in WIDTHS:
             tried[n_budgets, n_widths] = design(runs, law, budgets[:n_budgets], n_recur, n_widths)
     rows = []
     for (n_budgets, n_widths), each in tried.items():
-        errors = simulated_errors(each, law, noise, simulations=simulations, seed=seed)
+        errors = simulated_errors(each, law, noise, **options)
         size = {"n_budgets": n_budgets, "n_widths": n_widths}
         rows.append(size | cost(each) | summary(errors))
         if progress is not None:
@@ -103,37 +110,74 @@ def plan(
     if len(enough):
         chosen = tried[enough["n_budgets"].iloc[0], enough["n_widths"].iloc[0]]
     own = own_design(runs, n_recur)
-    errors = simulated_errors(own, law, noise, simulations=simulations, seed=seed)
     return Plan(
         designs=designs,
         runs=chosen,
-        own=cost(own) | summary(errors),
+        own=cost(own) | summary(simulated_errors(own, law, noise, **options)),
         target_se=target_se,
         noise=noise,
         law=law,
     )
 
 
-def noise_of(runs: pd.DataFrame, law: FitResult) -> Noise:
-    """The noise that residuals show: within cells that of runs, between them that of cells.
+def _check(runs, budgets, n_recur, target_se, simulations):
+    if len(budgets) < 2 or not n_recur or min(n_recur) < 1 or not target_se > 0:
+        raise ValueError(
+            f"got budgets {budgets}, r {n_recur}, target_se {target_se}; expected at least two "
+            "budgets, an r above 1 and a positive target"
+        )
+    if simulations < FEWEST:
+        raise ValueError(
+            f"simulations: got {simulations}, expected at least {FEWEST}; 400 know a standard "
+            "error to 4 %"
+        )
+    known = sorted(runs["n_recur"].dropna().astype(int).unique().tolist())
+    if absent := sorted({1, *n_recur} - set(known)):
+        raise ValueError(
+            f"r = {absent}: the runs have r = {known} only, and tell law, noise and architecture "
+            "of no other; choose among these, or give runs with r = 1 and the r that you plan"
+        )
+
+
+def noise_of(runs: pd.DataFrame, law: FitResult, *, seed: int = 0) -> Noise:
+    """The noise behind the residuals of a fit: what cells have in common, and that of runs.
+
+    The fit takes up part of the noise, most of it between cells. So studies with the residuals'
+    own noise are simulated and fitted, and what they lose is added.
 
     Raises:
         ValueError: runs without cells, or with a single run in each.
     """
-    residuals = pd.Series(law.residuals)
-    cells = residuals.groupby(cell_numbers(runs))
-    if len(residuals) == cells.ngroups:
+    cells = cell_numbers(runs)
+    if len(cells) == cells.max() + 1:
         raise ValueError("the noise of runs needs cells of two runs or more; give more widths")
-    within = residuals - cells.transform("mean")
-    run = float(np.sqrt((within**2).sum() / (len(residuals) - cells.ngroups)))
-    between = float(cells.mean().var()) - run**2 * float((1 / cells.size()).mean())
-    return Noise(cell=float(np.sqrt(max(between, 0.0))), run=run)
+    seen = _components(np.array(law.residuals)[None], cells)
+    rng = np.random.default_rng(seed)
+    common = rng.normal(0, seen.cell, (CORRECTION, cells.max() + 1))[:, cells]
+    losses = law.predict(runs) + common + rng.normal(0, seen.run, common.shape)
+    predicted = np.exp(_refit(runs, law, losses).log_loss)
+    kept = _components(losses - predicted, cells)
+    return Noise(cell=_restored(seen.cell, kept.cell), run=_restored(seen.run, kept.run))
+
+
+def _restored(seen, kept) -> float:
+    return seen**2 / kept if kept > 0 else seen
+
+
+def _components(residuals, cells) -> Noise:
+    """Within cells the noise of runs, between them that of cells, pooled over studies [S, n]."""
+    size = np.bincount(cells)
+    means = np.stack([np.bincount(cells, row) / size for row in residuals])
+    within = ((residuals - means[:, cells]) ** 2).sum(axis=1) / (len(cells) - len(size))
+    between = means.var(axis=1, ddof=1) - within * (1 / size).mean()
+    return Noise(cell=float(np.sqrt(max(between.mean(), 0.0))), run=float(np.sqrt(within.mean())))
 
 
 def design(runs, law: FitResult, budgets, n_recur, n_widths: int) -> pd.DataFrame:
     """Runs to train: n_widths about the law's optimum of each cell, for anchor and both cases.
 
-    Widths are multiples of those of `runs`, so that heads come out whole.
+    Widths are multiples of what those of `runs` have in common, so that heads come out whole; two
+    that become the same are one.
 
     Returns:
         role (anchor, baseline or variant), n_recur, budget, d_model, variant (of the baseline's
@@ -162,32 +206,53 @@ def own_design(runs: pd.DataFrame, n_recur) -> pd.DataFrame:
 
 
 def cost(design: pd.DataFrame) -> dict[str, float]:
-    """n_runs and flops of a design, and flops_variant of its variant alone."""
-    variant = design["role"] == "variant"
-    flops = design["flops"]
-    return {"n_runs": len(design), "flops": flops.sum(), "flops_variant": flops[variant].sum()}
+    """n_runs and flops of a design, and n_runs_variant and flops_variant of its variant alone."""
+    of = {"": design, "_variant": design[design["role"] == "variant"]}
+    counts = {f"n_runs{name}": len(rows) for name, rows in of.items()}
+    return counts | {f"flops{name}": float(rows["flops"].sum()) for name, rows in of.items()}
 
 
 def simulated_errors(
-    design: pd.DataFrame, law: FitResult, noise: Noise, *, simulations: int = 400, seed: int = 0
+    design: pd.DataFrame,
+    law: FitResult,
+    noise: dict[str, Noise],
+    *,
+    simulations: int = 400,
+    seed: int = 0,
 ) -> np.ndarray:
     """Errors of Δφ in simulated studies of a design in which φ does not shift, [simulations].
 
-    Each refit starts from the law, of which all simulated runs are made.
+    Args:
+        noise: role -> noise of its runs; the anchor has the baseline's.
     """
     rng = np.random.default_rng(seed)
     cells = design.groupby(["role", "n_recur", "budget"]).ngroup().to_numpy()
-    common = rng.normal(0, noise.cell, (simulations, cells.max() + 1))[:, cells]
-    losses = law.predict(design) + common + rng.normal(0, noise.run, common.shape)
+    per_run = [noise.get(role, noise["baseline"]) for role in design["role"]]
+    common = rng.normal(0, 1, (simulations, cells.max() + 1))[:, cells]
+    losses = law.predict(design) + common * [each.cell for each in per_run]
+    losses += rng.normal(0, 1, common.shape) * [each.run for each in per_run]
     phi = get_law(law.law).coordinates.index("phi")
     found = {}
     for role in ROLES[1:]:
         rows = design["role"].isin((ROLES[0], role)).to_numpy()
-        runs = design[rows].assign(val_loss=losses[0, rows])
-        problem = build_problem(runs, get_law(law.law), law.split, law.delta, {})
-        problem = replace(problem, log_loss=np.log(losses[:, rows]))
-        found[role] = solve_batched(problem, np.tile(law.theta, (simulations, 1))).theta[:, phi]
+        found[role] = _refit(design[rows], law, losses[:, rows]).theta[:, phi]
     return found["variant"] - found["baseline"]
+
+
+class Refit(NamedTuple):
+    """Fits of simulated studies: coordinates [S, p], and what they predict [S, n]."""
+
+    theta: np.ndarray
+    log_loss: np.ndarray
+
+
+def _refit(runs, law, losses) -> Refit:
+    """The law fitted to each row of losses [S, n], from the one that they were simulated with."""
+    form = get_law(law.law)
+    problem = build_problem(runs.assign(val_loss=losses[0]), form, law.split, law.delta, {})
+    problem = replace(problem, log_loss=np.log(losses))
+    theta = solve_batched(problem, np.tile(law.theta, (len(losses), 1))).theta
+    return Refit(theta, form.predict(theta, problem.design).log_loss)
 
 
 def summary(errors: np.ndarray) -> dict[str, float]:

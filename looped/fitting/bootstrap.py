@@ -75,7 +75,10 @@ def bootstrap(
         seed=seed,
         draws={name: params[name].tolist() for name in params if name not in fit.fixed},
         refits_worse=int(worse.sum()),
-        warnings=tuple(_warnings(problem, theta, worse, units, method)),
+        warnings=(
+            *_warnings(problem, theta, worse, units, method),
+            *_anchorless(runs, law, weights),
+        ),
     )
 
 
@@ -88,6 +91,18 @@ def _warnings(problem, theta, worse, units, method):
     for name, touched in zip(problem.law.param_names, bound.sum(axis=0), strict=True):
         if touched:
             yield f"{name} is at the bound of the law's box in {touched} of {len(bound)} resamples"
+
+
+def _anchorless(runs, law, weights):
+    """Resamples that drew no r = 1 run, in which nothing holds φ to the plain model."""
+    if "phi" not in law.exponents or not (runs["n_recur"] == 1).any():
+        return
+    anchor = (runs["n_recur"] == 1).to_numpy()
+    if without := int((weights[:, anchor].sum(axis=1) == 0).sum()):
+        yield (
+            f"{without} of {len(weights)} resamples drew no r = 1 run, so φ has no anchor in them: "
+            "they stretch the interval; more budgets make them rare"
+        )
 
 
 def _refit_all(problem, weights, starts, solver, jobs, progress) -> list[tuple]:
