@@ -96,7 +96,7 @@ def _chance(levels: pd.Series) -> alt.Chart:
         "guess:N",
         scale=alt.Scale(domain=list(CHANCE.values()), range=CHANCE_DASHES),
         title="Guessing",
-        legend=alt.Legend(symbolType="stroke", symbolSize=300, columns=1),
+        legend=alt.Legend(symbolType="stroke", symbolSize=300, columns=1, orient="bottom"),
     )
     return alt.Chart(rows).mark_rule(strokeWidth=1.5).encode(y=_loss("loss"), strokeDash=dash)
 
