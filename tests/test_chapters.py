@@ -125,7 +125,14 @@ def test_a_chapter_runs_on_own_runs(chapter, parameters, own_runs):
 
 
 @pytest.mark.parametrize(
-    ("chapter", "parameters"), [("index", RESAMPLED), ("joint-law", RESAMPLED), ("per-r-laws", FEW)]
+    ("chapter", "parameters"),
+    [
+        ("index", RESAMPLED),
+        ("joint-law", RESAMPLED),
+        ("per-r-laws", FEW),
+        ("truncated-bptt", RESAMPLED),
+        ("hyperconnections", RESAMPLED),
+    ],
 )
 def test_a_chapter_runs_on_the_runs_measured_here(chapter, parameters):
     assert "measured runs" in run(chapter, parameters | {"runs": "laptop"})
