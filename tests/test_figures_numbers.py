@@ -248,3 +248,13 @@ class TestDownstream:
             lines = {row["guess"]: row["loss"] for row in rows if "guess" in row}
             assert lines["among the listed answers"] == pytest.approx(listed)
             assert lines["among all answers"] == pytest.approx(any_answer)
+
+
+def test_a_few_runaway_resamples_do_not_squeeze_the_histogram(paper):
+    phi = np.concatenate([np.random.default_rng(0).normal(0.5, 0.05, 400), [-3.0, 2.9]])
+    boot = replace(paper.boot, draws=paper.boot.draws | {"phi": phi.tolist()})
+    chart = figures.bootstrap_histogram({"a": boot})
+    drawn = csv_of(chart)
+    assert drawn["n_resamples"].sum() == 400
+    assert 0 < drawn["phi"].min() < drawn["phi_end"].max() < 1
+    assert "2 resamples outside the view" in chart.to_dict()["title"]["text"][0]

@@ -8,6 +8,9 @@ from looped.figures import parts, theme
 from looped.fitting.result import Bootstrap
 
 BINS = 40
+FENCE = 6.0
+"""Interquartile ranges beyond the quartiles up to which resamples are in view."""
+
 ENDS = (0, 1)
 """φ of a recurrence worth nothing, and of one worth a unique block."""
 
@@ -39,7 +42,8 @@ def bootstrap_histogram(
         raise ValueError("figure bootstrap_histogram: no bootstrap; give {label: bootstrap}")
     intervals = {label: found.interval("phi") for label, found in bootstraps.items()}
     draws = {label: np.asarray(found.draws["phi"]) for label, found in bootstraps.items()}
-    low, high = _view([*draws.values(), *([published] if published else [])])
+    bulk = [_bulk(phi) for phi in draws.values()]
+    low, high = _view([*bulk, *intervals.values(), *([published] if published else [])])
     edges = np.linspace(low, high, BINS + 1)
     tables = {label: _histogram(label, phi, edges) for label, phi in draws.items()}
     tallest = max(table["n_resamples"].max() for table in tables.values())
@@ -55,7 +59,9 @@ def bootstrap_histogram(
         )
         for label, found in bootstraps.items()
     ]
-    key = parts.joined("dashed: interval", "band: published" if published else "")
+    unseen = sum(int(((phi < low) | (phi > high)).sum()) for phi in draws.values())
+    outside = f"{unseen} resamples outside the view" if unseen else ""
+    key = parts.joined("dashed: interval", "band: published" if published else "", outside)
     return theme.finish(
         alt.concat(*panels, columns=1).properties(title=parts.note(key)),
         name="bootstrap-phi",
@@ -140,6 +146,13 @@ def profile(profile: pd.DataFrame):
         description=_profile_description(marked),
         data=table,
     )
+
+
+def _bulk(phi) -> np.ndarray:
+    """The resamples that are in view: without the few that run away for want of an anchor."""
+    first, third = np.quantile(phi, [0.25, 0.75])
+    reach = FENCE * (third - first)
+    return phi[(phi >= first - reach) & (phi <= third + reach)]
 
 
 def _view(values) -> tuple[float, float]:
