@@ -37,7 +37,7 @@ from looped.fitting.optimal import (
 )
 from looped.fitting.result import Bootstrap, FitResult, FitStatus
 from looped.fitting.sensitivity import profile_phi, propagate_se
-from looped.fitting.summary import fit_table, residual_summary
+from looped.fitting.summary import fit_table, pooled_sd, residual_summary, seed_noise
 from looped.grids import GRIDS, get_grid
 from looped.laws import LAWS
 from looped.recipes import RECIPES, laptop_run, paper_run
@@ -96,6 +96,7 @@ __all__ = [
     "paper_run",
     "parabola_minimum",
     "plan",
+    "pooled_sd",
     "power_law_exponents",
     "predict_draws",
     "predict_interval",
@@ -104,6 +105,7 @@ __all__ = [
     "read_record",
     "residual_summary",
     "runs_at_width",
+    "seed_noise",
     "split_params",
     "stack_of",
 ]

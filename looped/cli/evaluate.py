@@ -1,12 +1,9 @@
 """`looped evaluate`: a trained checkpoint on downstream tasks."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 import looped
 from looped.cli import options as opt
@@ -38,8 +35,7 @@ def evaluate_command(
     as_csv: opt.Csv = False,
 ) -> None:
     """Evaluate the newest checkpoint of a run on synthetic tasks, or on any of lm-eval."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+    with show.bars() as bar:
         shown = {}
 
         def progress(task, done, total):

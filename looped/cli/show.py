@@ -118,11 +118,15 @@ def _interval_source(interval: Bootstrap) -> str:
     return line
 
 
+def bars() -> Progress:
+    """Progress bars on stderr, where someone watches."""
+    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+
+
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr where someone watches; call the value with the number of steps done."""
-    bar = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    with bar:
+    """One such bar; call the value with the number of steps that are newly done."""
+    with bars() as bar:
         task = bar.add_task(what, total=total)
         yield lambda done=1: bar.advance(task, done)
 

@@ -85,9 +85,11 @@ class DeltaPhi:
         return self.resampled.edge_error("delta_phi")
 
     @property
-    def se(self) -> float:
-        """Standard deviation of the shift over the resamples."""
-        return float(self.draws.std())
+    def hangs_on_seed(self) -> bool:
+        """Whether the interval's nearer end is as near to 0 as two of its Monte Carlo errors."""
+        ends = zip(self.interval, self.resampled.edge_errors("delta_phi"), strict=True)
+        end, error = min(ends, key=lambda pair: abs(pair[0]))
+        return abs(end) < 2 * error
 
     @property
     def p_sign(self) -> float:
@@ -267,12 +269,12 @@ def _borderline(found: DeltaPhi) -> list[str]:
     """Says so if the number of resamples is too small for what is read off the interval."""
     low, high = found.interval
     errors = found.resampled.edge_errors("delta_phi")
-    nearest, error = min(zip((abs(low), abs(high)), errors, strict=True))
     notes = []
-    if nearest < 2 * error:
+    if found.hangs_on_seed:
         notes.append(
-            f"an end of the interval of Δφ is as near to 0 as its Monte Carlo error ±{error:.3f}: "
-            "another seed may decide whether it is resolved; give more resamples"
+            f"an end of the interval of Δφ, known to ±{errors[0]:.3f} and ±{errors[1]:.3f}, is as "
+            "near to 0 as its Monte Carlo error: another seed may decide whether it is resolved; "
+            "give more resamples"
         )
     if max(errors) > UNSURE * (high - low):
         notes.append(

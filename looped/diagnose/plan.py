@@ -44,7 +44,7 @@ class Noise:
 class Plan:
     """Designs of a study by cost, the cheapest that is sure enough, and what this rests on."""
 
-    designs: pd.DataFrame  # n_budgets, n_widths (at most), n_runs, flops, flops_variant, se, width
+    designs: pd.DataFrame  # n_budgets, n_widths (at most a cell), and of `cost` and `summary`
     runs: pd.DataFrame | None  # of the chosen design; None if no design reaches the target
     own: dict[str, float]  # the same numbers for a variant trained on the baseline's own settings
     target_se: float
