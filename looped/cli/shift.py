@@ -30,7 +30,7 @@ def delta_phi_command(
     split: opt.Split = "stated",
     n_recur: opt.Recur = None,
     mapping: opt.Map = None,
-    bootstrap: Annotated[int, typer.Option(help="Paired resamples.")] = 1000,
+    bootstrap: Annotated[int, typer.Option(help="Paired resamples.")] = 2000,
     level: opt.Level = 0.95,
     starts: opt.Starts = 200,
     resample_starts: Annotated[int, typer.Option(help="Starts of each resample.")] = 10,

@@ -140,10 +140,12 @@ class DeltaPhi:
         low, high = self.interval
         before, after = (each.params["phi"] for each in (self.baseline, self.variant))
         rises = "rises" if self.delta_phi > 0 else "falls"
+        doubt = "" if self.resolved else ", so not resolved"
+        doubt += "; borderline: another seed may decide" if self.hangs_on_seed else ""
         text = (
             f"{self.kind}: φ {rises} from {before:.3f} to {after:.3f}, Δφ = {self.delta_phi:+.3f} "
             f"[{low:+.3f}, {high:+.3f}] ({self.level:.0%}; sign right in {self.p_sign:.0%} of the "
-            f"resamples{'' if self.resolved else ', so not resolved'})"
+            f"resamples{doubt})"
         )
         if self.decomposition.empty:
             return text + "; what moves the loss at equal FLOPs could not be told apart."
@@ -203,7 +205,7 @@ def delta_phi(
     *,
     budgets: Sequence[float] | None = None,
     split: str = "stated",
-    resamples: int = 1000,
+    resamples: int = 2000,
     method: str = "block",
     level: float = 0.95,
     starts: int = 200,
