@@ -1,5 +1,12 @@
 """The errors of the package. Each message says what, got, expected, and what to do."""
 
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 class ConfigError(ValueError):
     """A model or run configuration that cannot exist."""
@@ -27,4 +34,47 @@ class NoMinimum(FitError):
 
 
 class TrainingError(RuntimeError):
-    """A run that cannot go on: names the step and what went wrong; its last checkpoint is kept."""
+    """A run that cannot continue: names the step and the problem; its last checkpoint is kept."""
+
+
+def pick(kind: str, name: str, known: Collection[str]) -> Any:
+    """`known[name]` for a mapping, or `name` itself for any other collection of names.
+
+    Args:
+        kind: what the name stands for, such as "law"; the message starts with it.
+
+    Raises:
+        ConfigError: an unknown name; the message lists the known ones and the closest match.
+    """
+    if name in known:
+        return known[name] if isinstance(known, Mapping) else name
+    close = get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(f"{kind}: got {name!r}, expected one of {', '.join(known)}{hint}")
+
+
+def require(
+    frame: "pd.DataFrame", columns: Collection[str], who: str, may_miss: Collection[str] = ()
+) -> None:
+    """Refuse a table that lacks a column, or a value of one.
+
+    Args:
+        who: the function or figure that needs the columns; the message starts with it.
+        may_miss: columns whose values may be missing in some rows.
+
+    Raises:
+        ValueError: names the missing columns, and the first row without a value.
+    """
+    lacking = {
+        name: "no such column"
+        if name not in frame
+        else f"missing in row {frame.index[frame[name].isna().to_numpy().argmax()]}"
+        for name in columns
+        if name not in frame or (name not in may_miss and frame[name].isna().any())
+    }
+    if lacking:
+        found = ", ".join(f"{name} ({problem})" for name, problem in lacking.items())
+        raise ValueError(
+            f"{who} needs {', '.join(columns)} of every run, got {found}; add the values, or leave "
+            "these runs out"
+        )
