@@ -66,7 +66,7 @@ PROFILE = pd.DataFrame({"phi": [0, 0.5, 1], "objective": [4.0, 2.0, 8.0], "r2": 
 def optima(fit, recurrences=(1, 2, 4, 8)):
     configs = [looped.paper_config(128, n_recur) for n_recur in recurrences]
     budgets = [1e18, 1e19]
-    return pd.concat([looped.compute_optimal(fit, config, budgets) for config in configs])
+    return pd.concat([fit.law.optimal(budgets, config) for config in configs])
 
 
 def sections():

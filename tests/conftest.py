@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import looped
-from looped.laws import get_law
+from looped.laws import get_form
 
 STARTS = 100
 """Enough for every fit here: about nine starts in ten arrive."""
@@ -46,7 +46,7 @@ def exact_runs(runs):
     """Function of a law and its parameters: the paper's grid with the losses of that law."""
 
     def exact(law, params, noise=None):
-        known = get_law(law)
+        known = get_form(law)
         log_loss = known.predict(known.to_theta(params)[None], known.design(runs)).log_loss[0]
         return runs.assign(val_loss=np.exp(log_loss + (0 if noise is None else noise)))
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from looped import LAWS, ConfigError
-from looped.laws import get_law
+from looped.laws import get_form
 
 EACH_LAW = pytest.mark.parametrize("law", list(LAWS.values()), ids=list(LAWS))
 
@@ -80,7 +80,7 @@ def test_parameters_that_are_none_are_refused(law, truth, change, message):
 
 def test_a_law_that_is_not_registered_is_refused():
     with pytest.raises(ConfigError, match=r"law: got 'kaplan', expected one of \['chin"):
-        get_law("kaplan")
+        get_form("kaplan")
 
 
 @pytest.mark.parametrize("phi", [0.0, 1.0])

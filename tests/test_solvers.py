@@ -11,13 +11,13 @@ from looped import FitError
 from looped.fitting import SOLVERS, get_solver
 from looped.fitting.fit import best_of
 from looped.fitting.problem import Solution, build_problem
-from looped.laws import get_law
+from looped.laws import get_form
 
 
 @pytest.mark.parametrize("solver", list(SOLVERS))
 @pytest.mark.parametrize("scale", [1e-3, 1e4])
 def test_scale_of_the_objective_does_not_matter(runs, solver, scale):
-    problem = build_problem(runs, get_law("joint"), "stated", 1e-3, {})
+    problem = build_problem(runs, get_form("joint"), "stated", 1e-3, {})
     heavier = replace(problem, weights=scale * problem.weights)
     starts = problem.draw_starts(20, np.random.default_rng(3))
     plain, scaled = (best_of(get_solver(solver)(each, starts)) for each in (problem, heavier))
@@ -44,7 +44,7 @@ def test_small_mixed_tables_end_at_the_optimum_too(all_runs, law, n_runs, draw):
 
 
 def test_huber_sum_is_that_of_scipy(runs):
-    problem = build_problem(runs, get_law("joint"), "stated", 2e-3, {})
+    problem = build_problem(runs, get_form("joint"), "stated", 2e-3, {})
     rng = np.random.default_rng(0)
     residuals = rng.normal(scale=2e-3, size=(3, len(runs)))
     weights = rng.integers(0, 4, len(runs))
@@ -57,7 +57,7 @@ def test_huber_sum_is_that_of_scipy(runs):
 @pytest.mark.parametrize("solver", list(SOLVERS))
 def test_whole_weights_count_as_repeated_runs(runs, solver):
     weights = np.random.default_rng(1).integers(0, 4, len(runs))
-    law, solve = get_law("joint"), get_solver(solver)
+    law, solve = get_form("joint"), get_solver(solver)
     weighted = build_problem(runs, law, "stated", 1e-3, {})
     weighted = replace(weighted, weights=weights.astype(float))
     repeated = build_problem(runs.loc[runs.index.repeat(weights)], law, "stated", 1e-3, {})
@@ -68,7 +68,7 @@ def test_whole_weights_count_as_repeated_runs(runs, solver):
 
 @pytest.mark.parametrize("solver", list(SOLVERS))
 def test_each_start_may_have_weights_of_its_own(runs, solver):
-    problem = build_problem(runs, get_law("joint"), "stated", 1e-3, {})
+    problem = build_problem(runs, get_form("joint"), "stated", 1e-3, {})
     starts = problem.draw_starts(3, np.random.default_rng(3))
     weights = np.random.default_rng(1).integers(0, 4, (3, len(runs))).astype(float)
     solve = get_solver(solver)

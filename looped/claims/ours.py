@@ -1,7 +1,7 @@
 """Our counterpart of each claim of `runs/paper/claims.csv`, and why it differs where it does."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,12 +24,10 @@ from looped.claims.studies import (
 from looped.config import paper_config
 from looped.diagnose.equivalence import equivalence
 from looped.fitting.fit import fit
-from looped.fitting.optimal import power_law_exponents, runs_at_width
 from looped.fitting.summary import residual_summary
-from looped.laws import LAWS
-from looped.laws.joint import n_params_effective
+from looped.laws.optimal import power_law_exponents
 from looped.registry.paper import published_claims
-from looped.splits import split_params
+from looped.registry.stacks import runs_at_width
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def _exponent(size, n_recur) -> Callable[[], Ours]:
         study = {"n_recur": (n_recur,)}
         per_r = study_fit("chinchilla", **study)
         widths = study_runs(**study)["d_model"]
-        return Ours(power_law_exponents(per_r, paper_config(640, n_recur), widths)[size])
+        return Ours(power_law_exponents(per_r.law, paper_config(640, n_recur), widths)[size])
 
     return ours
 
@@ -202,9 +200,8 @@ def _why_valley() -> str:
 def _why_equivalent() -> str:
     """Countings that round to the published number."""
     stated = equivalence(study_fit(split="stated"), BILLION)["n_params_effective"] / 1e6
-    without = split_params(runs_at_width(BILLION, BILLION.d_model, n_tokens=1.0), "none")
-    once, rec, n_recur = (without[name].iloc[0] for name in LAWS["joint"].columns[:3])
-    mixed = n_params_effective(once, rec, n_recur, study_fit().params["phi"]) / 1e6
+    without = replace(study_fit().law, split="none")
+    mixed = without.n_eff(runs_at_width(BILLION, BILLION.d_model, n_tokens=1.0))[0] / 1e6
     return (
         f"Two other countings give it: split stated throughout ({stated:.0f}), or the φ of split "
         f"fitted without the injection ({mixed:.0f}). Which was used is not known."

@@ -18,7 +18,7 @@ from looped.cli.ingest import ingest_command
 from looped.cli.shift import delta_phi_command, plan_command
 from looped.cli.train import train_command
 from looped.config import d_model_of_width, paper_config
-from looped.laws import get_law
+from looped.laws import get_form
 
 app = typer.Typer(
     cls=opt.OneLineErrors,
@@ -146,7 +146,7 @@ def fit_command(
     as_json: opt.Json = False,
 ) -> None:
     """Fit a law to runs, with a bootstrap interval if asked for."""
-    anchor = "n_recur" in get_law(law).columns  # a law of one architecture needs none
+    anchor = "n_recur" in get_form(law).columns  # a law of one architecture needs none
     frame = opt.read_runs(runs, case, n_recur, budget_min, budget_max, mapping, anchor)
     fitted = looped.fit(
         frame,
@@ -212,7 +212,7 @@ def optimal_command(
     """Fit the joint law, and print its compute-optimal sizes of the paper's stacks."""
     frame = opt.read_runs(runs, case, None, budget_min, budget_max, mapping)
     fitted = looped.fit(frame, "joint", split, starts=starts, seed=seed, fix=opt.held(fix))
-    rows = [looped.compute_optimal(fitted, looped.stack_of(frame, r), budget) for r in n_recur]
+    rows = [fitted.law.optimal(budget, looped.stack_of(frame, r)) for r in n_recur]
     title = f"Compute-optimal sizes by the joint law of {runs}, {case}, split {split}"
     show.show_rows(pd.concat(rows), title, as_json=as_json, as_csv=as_csv)
     opt.warn(fitted.warnings)

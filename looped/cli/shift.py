@@ -118,7 +118,7 @@ def plan_command(
                 "designs": show.records(planned.designs),
                 "own": planned.own,
                 "noise": {role: vars(each) for role, each in planned.noise.items()},
-                "phi": planned.law.params["phi"],
+                "phi": planned.fit.params["phi"],
                 "runs": None if chosen is None else show.records(chosen),
             }
         )
@@ -126,7 +126,7 @@ def plan_command(
         show.show_rows(_chosen(planned), "", as_json=as_json, as_csv=True)
     else:
         _print_plan(planned)
-    opt.warn(planned.law.warnings)
+    opt.warn(planned.fit.warnings)
 
 
 def _chosen(planned) -> pd.DataFrame:
@@ -157,8 +157,8 @@ def _print_plan(planned) -> None:
         for role, each in planned.noise.items()
     )
     print(
-        f"Law: φ = {planned.law.params['phi']:.3f} by split {planned.law.split}, fitted to "
-        f"{planned.law.n_runs} {', '.join(planned.law.sources)} runs. Noise: {noise}."
+        f"Law: φ = {planned.fit.params['phi']:.3f} by split {planned.fit.split}, fitted to "
+        f"{planned.fit.n_runs} {', '.join(planned.fit.sources)} runs. Noise: {noise}."
     )
     if planned.runs is None:
         opt.warn([_missed(planned)])

@@ -13,7 +13,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from looped.fitting.result import Bootstrap, FitResult
-from looped.laws import get_law
 
 MISSING = "–"
 EXACT = 1e12  # whole numbers below it are shown in full
@@ -78,8 +77,8 @@ def text(value) -> str:
 
 def print_fit(fit: FitResult) -> None:
     """Print a fit: its parameters, how well they describe the runs, how surely they were found."""
-    named = f"{fit.law} law" + (f", split {fit.split}" if fit.split else "")
-    print_table(_parameters(fit), f"{named}: {get_law(fit.law).formula}")
+    named = f"{fit.law.name} law" + (f", split {fit.split}" if fit.split else "")
+    print_table(_parameters(fit), f"{named}: {fit.form.formula}")
     origin = f"cases {', '.join(fit.cases) or MISSING}; sources {', '.join(fit.sources) or MISSING}"
     lines = [
         f"{fit.n_runs} runs ({origin})",

@@ -1,1 +1,1 @@
-"""What a change of the loop does: the shift of φ and what else moves the loss at equal FLOPs."""
+"""The effect of a change of the loop: the shift of φ, and the parts of the loss change."""

@@ -1,6 +1,6 @@
-"""What a reader of a shift of φ has to know: where one φ for all recurrences is a bad summary."""
+"""Warnings attached to a Δφ, mainly cases where a single φ does not describe all recurrences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,13 +12,15 @@ from looped.fitting.result import FitResult
 from looped.fitting.summary import residual_summary
 
 CARRIES = 2.0
-"""An r carries the misfit if its RMSE is this many times that of all others together."""
+"""An r carries the misfit if its RMSE is this many times the RMSE of all other runs."""
 
 FEW_CELLS = 10
 
+Pair = Sequence[pd.DataFrame]
 
-def cautions(pair: tuple[pd.DataFrame, pd.DataFrame], fits: list[FitResult]) -> list[str]:
-    """Warnings on both fits of a shift.
+
+def cautions(pair: Pair, fits: Sequence[FitResult]) -> list[str]:
+    """Warnings on the two fits of a shift.
 
     Args:
         pair: runs of baseline and variant, in the same cells.
@@ -26,7 +28,7 @@ def cautions(pair: tuple[pd.DataFrame, pd.DataFrame], fits: list[FitResult]) -> 
     """
     found = []
     for name, runs, fitted in zip(CASES, pair, fits, strict=True):
-        own = [*fitted.warnings, *fitted.interval.warnings, *_one_sided(runs)]
+        own = [*fitted.warnings, *fitted.interval.warnings, *_on_both_sides(runs)]
         found += [f"{name}: {text}" for text in own]
         found += [f"{name}: {text}" for text in _misfit(runs, fitted, pair, fits)]
     n_cells = fits[0].interval.n_units
@@ -35,7 +37,9 @@ def cautions(pair: tuple[pd.DataFrame, pd.DataFrame], fits: list[FitResult]) -> 
     return found
 
 
-def _misfit(runs, fitted, pair, fits) -> Iterator[str]:
+def _misfit(
+    runs: pd.DataFrame, fitted: FitResult, pair: Pair, fits: Sequence[FitResult]
+) -> Iterator[str]:
     """An r whose residuals are far larger than those of all others, and the shift without it."""
     table = residual_summary(runs, fitted).set_index("n_recur")
     for n_recur, row in table.iterrows():
@@ -47,18 +51,23 @@ def _misfit(runs, fitted, pair, fits) -> Iterator[str]:
             yield text + (_without(n_recur, pair, fits) if n_recur > 1 and len(others) > 2 else "")
 
 
-def _without(n_recur, pair, fits) -> str:
+def _without(n_recur: int, pair: Pair, fits: Sequence[FitResult]) -> str:
     before, after = (
-        fit(runs[runs["n_recur"] != n_recur], "joint", fitted.split, starts=fitted.starts).params[
-            "phi"
-        ]
+        fit(
+            runs[runs["n_recur"] != n_recur],
+            fitted.law.name,
+            fitted.split,
+            starts=fitted.starts,
+            seed=fitted.seed,
+            delta=fitted.delta,
+        ).params["phi"]
         for runs, fitted in zip(pair, fits, strict=True)
     )
     return f"; without it in both, Δφ = {after - before:+.3f} ({before:.3f} to {after:.3f})"
 
 
-def _one_sided(runs) -> Iterator[str]:
-    """Some r below the anchor's loss and others above: no single φ says that (paper section 7)."""
+def _on_both_sides(runs: pd.DataFrame) -> Iterator[str]:
+    """Some r below the anchor's loss and others above: no single φ fits both (paper section 7)."""
     gaps = loss_gaps(isoflop_minima(runs)).groupby("n_recur")["gap"].mean().dropna()
     below, above = gaps[gaps < 0], gaps[gaps >= 0]
     if len(below) and len(above):

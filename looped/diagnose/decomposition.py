@@ -3,23 +3,24 @@
 In each (budget, r) cell both cases are compared at one width: that of the baseline's isoFLOP
 minimum. There the change that was measured (between both parabolas) is the sum of
 
-    tokens     the variant trains on another D for the same FLOPs
-    capacity   its effective parameters differ: by φ, and by what it stores
-    rest       E, A, B, α and β of its fit are others
-    misfit     what is left: neither law is exact
+    tokens     the variant trains on a different D for the same FLOPs
+    capacity   its effective parameters differ: by φ, and by the parameters that it stores
+    rest       E, A, B, α and β of its fit differ
+    misfit     the remainder: neither law is exact
 
-The first three are the Shapley value of each over the orders in which they can be exchanged in the
-joint law, so no order is preferred, and they add up to the change that the two laws predict.
-The method is ours; the paper argues the sides in words (section 6).
+The first three are Shapley values over the orders in which they can be exchanged in the joint law.
+No order is preferred, and they add up to the change that the two laws predict. The method belongs
+to this project; the paper argues in words (section 6).
 """
 
 import numpy as np
 import pandas as pd
 
 from looped.errors import NoMinimum
-from looped.fitting.isoflop import CELL, parabola, parabola_minimum
+from looped.fitting.isoflop import parabola, parabola_minimum
 from looped.fitting.result import FitResult
-from looped.laws import get_law
+from looped.laws import get_form
+from looped.registry.cells import CELL
 from looped.splits import split_params
 
 PARTS = ("tokens", "capacity", "rest")
@@ -39,7 +40,7 @@ def at_baseline_optimum(baseline: pd.DataFrame, variant: pd.DataFrame, split: st
     Returns:
         n_recur, budget, d_model (real), and with the suffixes _baseline and _variant:
         n_params_once, n_params_rec (of the split), n_params, n_tokens, val_loss (of the parabola,
-        nats per token), and the case's own minimum where its runs bracket it: n_params_star,
+        nats per token), and the minimum of each case where its runs bracket it: n_params_star,
         val_loss_star, d_model_star.
         refusal: why a cell has no numbers.
     """
@@ -59,8 +60,8 @@ def at_baseline_optimum(baseline: pd.DataFrame, variant: pd.DataFrame, split: st
     return pd.DataFrame(rows, columns=[*COMPARED, "refusal"])
 
 
-def _compared(baseline, variant) -> dict:
-    """Numbers of one cell. Raises NoMinimum if they cannot be had."""
+def _compared(baseline: pd.DataFrame, variant: pd.DataFrame) -> dict:
+    """Numbers of one cell. Raises NoMinimum where they do not exist."""
     minimum = parabola_minimum(baseline["n_params"], baseline["val_loss"])
     curves = (minimum, parabola(variant["n_params"], variant["val_loss"]))
     width = _width_of(minimum["n_params_star"], baseline)
@@ -82,18 +83,18 @@ def _compared(baseline, variant) -> dict:
     return row
 
 
-def _width_of(n_params, cell) -> float:
+def _width_of(n_params: float, cell: pd.DataFrame) -> float:
     return _smooth(n_params, cell["n_params"], cell["d_model"])
 
 
-def _at_width(width, cell, column) -> float:
+def _at_width(width: float, cell: pd.DataFrame, column: str) -> float:
     return _smooth(width, cell["d_model"], cell[column])
 
 
-def _smooth(at, x, y) -> float:
-    """y at x = at: a parabola in the logarithms, as counts and tokens are smooth in the width."""
+def _smooth(at: float, x: pd.Series, y: pd.Series) -> float:
+    """y at x = at, by a parabola in the logarithms: counts and tokens are smooth in the width."""
     if not y.any():
-        return 0.0  # a model may keep all its parameters in the loop
+        return 0.0  # a model may have all its parameters in the loop
     log_x, log_y = np.log(x.to_numpy(float)), np.log(y.to_numpy(float))
     centre = log_x.mean()
     return float(np.exp(np.polyval(np.polyfit(log_x - centre, log_y, 2), np.log(at) - centre)))
@@ -110,7 +111,7 @@ def decompose(cells: pd.DataFrame, baseline: FitResult, variant: FitResult) -> p
     Returns:
         n_recur, budget, d_model, measured, tokens, capacity, rest, misfit; negative = lower loss.
     """
-    parts = _parts(cells, baseline.theta[None], variant.theta[None])[:, 0]
+    parts = _parts(cells, baseline.law.theta[None], variant.law.theta[None])[:, 0]
     measured = cells["val_loss_variant"] - cells["val_loss_baseline"]
     by_part = dict(zip(PARTS, parts, strict=True))
     table = cells[[*CELL, "d_model"]].assign(measured=measured, **by_part)
@@ -121,11 +122,11 @@ def mean_part_draws(cells: pd.DataFrame, baseline: FitResult, variant: FitResult
     """Mean over the cells of each part, in each of the paired resamples of both fits."""
     if cells.empty:
         return pd.DataFrame(columns=PARTS, dtype=float)
-    thetas = [fit.interval.theta(fit.law, fit.fixed) for fit in (baseline, variant)]
+    thetas = [fit.resampled_theta() for fit in (baseline, variant)]
     return pd.DataFrame(dict(zip(PARTS, _parts(cells, *thetas).mean(axis=2), strict=True)))
 
 
-def _parts(cells, baseline, variant) -> np.ndarray:
+def _parts(cells: pd.DataFrame, baseline: np.ndarray, variant: np.ndarray) -> np.ndarray:
     """Each part in each cell, [3, S, cells], from coordinates [S, p] of both fits."""
     loss = {
         (tokens, capacity, rest): _loss(cells, baseline, variant, tokens, capacity, rest)
@@ -133,7 +134,8 @@ def _parts(cells, baseline, variant) -> np.ndarray:
         for capacity in (0, 1)
         for rest in (0, 1)
     }
-    weights = {0: 1 / 3, 1: 1 / 6, 2: 1 / 3}  # by how many of the two others are exchanged before
+    # Shapley weight by the number of the two others that are exchanged before
+    weights = {0: 1 / 3, 1: 1 / 6, 2: 1 / 3}
     return np.stack(
         [
             sum(
@@ -146,16 +148,23 @@ def _parts(cells, baseline, variant) -> np.ndarray:
     )
 
 
-def _put(player, state, a, b) -> tuple[int, ...]:
+def _put(player: int, state: int, a: int, b: int) -> tuple[int, ...]:
     others = [a, b]
     return (*others[:player], state, *others[player:])
 
 
-def _loss(cells, baseline, variant, tokens, capacity, rest) -> np.ndarray:
+def _loss(
+    cells: pd.DataFrame,
+    baseline: np.ndarray,
+    variant: np.ndarray,
+    tokens: int,
+    capacity: int,
+    rest: int,
+) -> np.ndarray:
     """Loss [S, cells] with tokens, capacity and the rest of the baseline (0) or the variant (1)."""
-    law = get_law("joint")
+    form = get_form("joint")
     theta = np.array((baseline, variant)[rest])
-    phi = law.coordinates.index("phi")
+    phi = form.index("phi")
     theta[:, phi] = (baseline, variant)[capacity][:, phi]
     rows = pd.DataFrame(
         {
@@ -165,4 +174,4 @@ def _loss(cells, baseline, variant, tokens, capacity, rest) -> np.ndarray:
             "n_tokens": cells[f"n_tokens_{CASES[tokens]}"],
         }
     )
-    return np.exp(law.predict(theta, law.design(rows)).log_loss)
+    return np.exp(form.predict(theta, form.design(rows)).log_loss)

@@ -1,9 +1,9 @@
-"""Planning a measurement of Δφ: which runs, at what cost, and how surely they would tell.
+"""Planning a measurement of Δφ: the runs, their cost, and the standard error that they reach.
 
-Losses are simulated from a fitted law with two kinds of noise, as large as the residuals of its own
-runs show: one value for all runs of a (case, budget, r) cell, and one for each run. Baseline and
+Losses are simulated from a fitted law with two kinds of noise, estimated from the residuals of its
+runs: one value for all runs of a (case, budget, r) cell, and one value for each run. Baseline and
 variant share the simulated r = 1 runs. Cells of the two cases are drawn independently, which is
-cautious where both are off in the same way.
+cautious where both deviate from the law in the same way.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,10 @@ import pandas as pd
 
 from looped.fitting.batched import solve_batched
 from looped.fitting.fit import fit
-from looped.fitting.isoflop import cell_numbers
-from looped.fitting.optimal import compute_optimal, runs_at_width, stack_of
 from looped.fitting.problem import build_problem
 from looped.fitting.result import FitResult
-from looped.laws import get_law
+from looped.registry.cells import cell_numbers
+from looped.registry.stacks import runs_at_width, stack_of
 
 SPREAD = 1.6
 """Widths of a cell go from the law's optimum over this to the optimum times this."""
@@ -27,7 +26,7 @@ SPREAD = 1.6
 WIDTHS = (3, 4, 5, 6)
 """Widths per cell that are tried, from the three that a parabola needs."""
 
-FEWEST, CORRECTION = 20, 200  # simulations: of a design, and for the noise that a fit takes up
+FEWEST, CORRECTION = 20, 200  # simulations: of a design, and for the noise that a fit absorbs
 
 ROLES = ("anchor", "baseline", "variant")
 
@@ -42,14 +41,14 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Designs of a study by cost, the cheapest that is sure enough, and what this rests on."""
+    """Designs of a study by cost, the cheapest that reaches the target, and its assumptions."""
 
     designs: pd.DataFrame  # n_budgets, n_widths (at most a cell), and of `cost` and `summary`
     runs: pd.DataFrame | None  # of the chosen design; None if no design reaches the target
-    own: dict[str, float]  # the same numbers for a variant trained on the baseline's own settings
+    own: dict[str, float]  # the same numbers for a variant trained at the baseline's settings
     target_se: float
     noise: dict[str, Noise]  # role -> noise of its looped runs; the anchor's is the baseline's
-    law: FitResult
+    fit: FitResult
 
 
 def plan(
@@ -63,22 +62,22 @@ def plan(
     simulations: int = 400,
     starts: int = 200,
     seed: int = 0,
-    progress: Callable[[], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
-    """Designs on the lowest two, three, ... of the budgets, and the cheapest that is sure enough.
+    """Designs on the lowest two, three, ... budgets, and the cheapest that reaches the target.
 
     Args:
-        runs: of a baseline: their fit is the law, their residuals the noise, their stack the model.
+        runs: of a baseline; they give the law, the noise (from residuals) and the architecture.
         budgets: FLOPs on which to train, two at least.
         n_recur: the looped r; r = 1 is added as the anchor.
         target_se: of Δφ.
-        like: runs of a variant whose residuals are the noise of the one to come; None for the
-            baseline's. A law that fits a variant worse makes its φ less sure.
+        like: runs of a variant; their residuals give the noise of the planned variant. None for
+            the baseline's noise. A variant with larger residuals has a less certain φ.
         split: what counts as recurring.
-        simulations: of each design; se is known to about 1 / √(2 simulations) of itself.
+        simulations: of each design; they determine se to about 1 / √(2 simulations) of itself.
         starts: of the fits.
         seed: of the fits and of the noise.
-        progress: called after each design.
+        progress: called with the number of finished designs and their total.
 
     Raises:
         ValueError: fewer than two budgets, an r that the runs do not have, runs without r = 1, a
@@ -87,23 +86,25 @@ def plan(
     """
     budgets, n_recur = sorted(set(map(float, budgets))), sorted(set(map(int, n_recur)) - {1})
     _check(runs, budgets, n_recur, target_se, simulations)
-    fitted = {"starts": starts, "seed": seed}
-    law = fit(runs, "joint", split, **fitted)
-    noise = dict.fromkeys(ROLES[1:], noise_of(runs, law, seed=seed))
+    sampling = {"starts": starts, "seed": seed}
+    fitted = fit(runs, "joint", split, **sampling)
+    noise = dict.fromkeys(ROLES[1:], noise_of(runs, fitted, seed=seed))
     if like is not None:
-        noise["variant"] = noise_of(like, fit(like, "joint", split, **fitted), seed=seed)
+        noise["variant"] = noise_of(like, fit(like, "joint", split, **sampling), seed=seed)
     options = {"simulations": simulations, "seed": seed}
     tried = {}
     for n_budgets in range(2, len(budgets) + 1):
         for n_widths in WIDTHS:
-            tried[n_budgets, n_widths] = design(runs, law, budgets[:n_budgets], n_recur, n_widths)
+            tried[n_budgets, n_widths] = design(
+                runs, fitted, budgets[:n_budgets], n_recur, n_widths
+            )
     rows = []
-    for (n_budgets, n_widths), each in tried.items():
-        errors = simulated_errors(each, law, noise, **options)
+    for done, ((n_budgets, n_widths), each) in enumerate(tried.items(), start=1):
+        errors = simulated_errors(each, fitted, noise, **options)
         size = {"n_budgets": n_budgets, "n_widths": n_widths}
         rows.append(size | cost(each) | summary(errors))
         if progress is not None:
-            progress()
+            progress(done, len(tried))
     designs = pd.DataFrame(rows).sort_values("flops", ignore_index=True)
     enough = designs[designs["se"] <= target_se]
     chosen = None
@@ -113,10 +114,10 @@ def plan(
     return Plan(
         designs=designs,
         runs=chosen,
-        own=cost(own) | summary(simulated_errors(own, law, noise, **options)),
+        own=cost(own) | summary(simulated_errors(own, fitted, noise, **options)),
         target_se=target_se,
         noise=noise,
-        law=law,
+        fit=fitted,
     )
 
 
@@ -128,34 +129,34 @@ def _check(runs, budgets, n_recur, target_se, simulations):
         )
     if simulations < FEWEST:
         raise ValueError(
-            f"simulations: got {simulations}, expected at least {FEWEST}; 400 know a standard "
-            "error to 4 %"
+            f"simulations: got {simulations}, expected at least {FEWEST}; 400 simulations "
+            "determine the standard error to about 4 %"
         )
     known = sorted(runs["n_recur"].dropna().astype(int).unique().tolist())
     if absent := sorted({1, *n_recur} - set(known)):
         raise ValueError(
-            f"r = {absent}: the runs have r = {known} only, and tell law, noise and architecture "
-            "of no other; choose among these, or give runs with r = 1 and the r that you plan"
+            f"r = {absent}: the runs have only r = {known}, and give law, noise and "
+            "architecture of no other; choose among these, or give runs with r = 1 and the planned r"
         )
 
 
-def noise_of(runs: pd.DataFrame, law: FitResult, *, seed: int = 0) -> Noise:
-    """The noise behind the residuals of a fit: what cells have in common, and that of runs.
+def noise_of(runs: pd.DataFrame, fit: FitResult, *, seed: int = 0) -> Noise:
+    """The noise behind the residuals of a fit: one part per cell, one part per run.
 
-    The fit takes up part of the noise, most of it between cells. So studies with the residuals'
-    own noise are simulated and fitted, and what they lose is added.
+    The fit absorbs part of the noise, mostly between cells. Studies with the residuals' noise are
+    therefore simulated and fitted, and the loss of noise in them is corrected for.
 
     Raises:
         ValueError: runs without cells, or with a single run in each.
     """
     cells = cell_numbers(runs)
     if len(cells) == cells.max() + 1:
-        raise ValueError("the noise of runs needs cells of two runs or more; give more widths")
-    seen = _components(np.array(law.residuals)[None], cells)
+        raise ValueError("the noise of runs needs cells of two or more runs; give more widths")
+    seen = _components(np.array(fit.residuals)[None], cells)
     rng = np.random.default_rng(seed)
     common = rng.normal(0, seen.cell, (CORRECTION, cells.max() + 1))[:, cells]
-    losses = law.predict(runs) + common + rng.normal(0, seen.run, common.shape)
-    predicted = np.exp(_refit(runs, law, losses).log_loss)
+    losses = fit.predict(runs) + common + rng.normal(0, seen.run, common.shape)
+    predicted = np.exp(_refit(runs, fit, losses).log_loss)
     kept = _components(losses - predicted, cells)
     return Noise(cell=_restored(seen.cell, kept.cell), run=_restored(seen.run, kept.run))
 
@@ -165,7 +166,7 @@ def _restored(seen, kept) -> float:
 
 
 def _components(residuals, cells) -> Noise:
-    """Within cells the noise of runs, between them that of cells, pooled over studies [S, n]."""
+    """Noise of runs (within cells) and of cells (between them), pooled over studies [S, n]."""
     size = np.bincount(cells)
     means = np.stack([np.bincount(cells, row) / size for row in residuals])
     within = ((residuals - means[:, cells]) ** 2).sum(axis=1) / (len(cells) - len(size))
@@ -173,11 +174,11 @@ def _components(residuals, cells) -> Noise:
     return Noise(cell=float(np.sqrt(max(between.mean(), 0.0))), run=float(np.sqrt(within.mean())))
 
 
-def design(runs, law: FitResult, budgets, n_recur, n_widths: int) -> pd.DataFrame:
+def design(runs, fit: FitResult, budgets, n_recur, n_widths: int) -> pd.DataFrame:
     """Runs to train: n_widths about the law's optimum of each cell, for anchor and both cases.
 
-    Widths are multiples of what those of `runs` have in common, so that heads come out whole; two
-    that become the same are one.
+    Widths are multiples of the greatest common divisor of the widths of `runs`, so that every width
+    has whole heads; equal widths are merged.
 
     Returns:
         role (anchor, baseline or variant), n_recur, budget, d_model, variant (of the baseline's
@@ -186,11 +187,11 @@ def design(runs, law: FitResult, budgets, n_recur, n_widths: int) -> pd.DataFram
     step = int(np.gcd.reduce(runs["d_model"].astype(int).to_numpy()))
     tables = []
     for r in (1, *n_recur):
-        config = stack_of(runs, 1 if r == 1 else r)
-        for row in compute_optimal(law, config, budgets).itertuples():
+        config = stack_of(runs, r)
+        for row in fit.law.optimal(budgets, config).itertuples():
             widths = row.d_model * np.geomspace(1 / SPREAD, SPREAD, n_widths)
             widths = np.unique((widths / step).round().clip(1) * step)
-            cell = runs_at_width(config, widths, budget=row.budget).assign(budget=row.budget)
+            cell = runs_at_width(config, widths, budget=row.budget)
             tables += [cell.assign(role=role) for role in (ROLES[:1] if r == 1 else ROLES[1:])]
     table = pd.concat(tables, ignore_index=True)
     table = table.assign(d_model=table["d_model"].astype(int))
@@ -198,7 +199,7 @@ def design(runs, law: FitResult, budgets, n_recur, n_widths: int) -> pd.DataFram
 
 
 def own_design(runs: pd.DataFrame, n_recur) -> pd.DataFrame:
-    """The settings of a baseline's runs at these r, and once more for a variant, as `design`."""
+    """The settings of a baseline's runs at these r, repeated for a variant, as of `design`."""
     plain, looped = runs[runs["n_recur"] == 1], runs[runs["n_recur"].isin(n_recur)]
     tables = zip(ROLES, (plain, looped, looped), strict=True)
     table = pd.concat([each.assign(role=role) for role, each in tables], ignore_index=True)
@@ -214,7 +215,7 @@ def cost(design: pd.DataFrame) -> dict[str, float]:
 
 def simulated_errors(
     design: pd.DataFrame,
-    law: FitResult,
+    fit: FitResult,
     noise: dict[str, Noise],
     *,
     simulations: int = 400,
@@ -229,33 +230,32 @@ def simulated_errors(
     cells = design.groupby(["role", "n_recur", "budget"]).ngroup().to_numpy()
     per_run = [noise.get(role, noise["baseline"]) for role in design["role"]]
     common = rng.normal(0, 1, (simulations, cells.max() + 1))[:, cells]
-    losses = law.predict(design) + common * [each.cell for each in per_run]
+    losses = fit.predict(design) + common * [each.cell for each in per_run]
     losses += rng.normal(0, 1, common.shape) * [each.run for each in per_run]
-    phi = get_law(law.law).coordinates.index("phi")
+    phi = fit.form.index("phi")
     found = {}
     for role in ROLES[1:]:
         rows = design["role"].isin((ROLES[0], role)).to_numpy()
-        found[role] = _refit(design[rows], law, losses[:, rows]).theta[:, phi]
+        found[role] = _refit(design[rows], fit, losses[:, rows]).theta[:, phi]
     return found["variant"] - found["baseline"]
 
 
 class Refit(NamedTuple):
-    """Fits of simulated studies: coordinates [S, p], and what they predict [S, n]."""
+    """Fits of simulated studies: coordinates [S, p] and predicted log losses [S, n]."""
 
     theta: np.ndarray
     log_loss: np.ndarray
 
 
-def _refit(runs, law, losses) -> Refit:
-    """The law fitted to each row of losses [S, n], from the one that they were simulated with."""
-    form = get_law(law.law)
-    problem = build_problem(runs.assign(val_loss=losses[0]), form, law.split, law.delta, {})
+def _refit(runs, fit, losses) -> Refit:
+    """The law fitted to each row of losses [S, n], started at the law that simulated them."""
+    problem = build_problem(runs.assign(val_loss=losses[0]), fit.form, fit.split, fit.delta, {})
     problem = replace(problem, log_loss=np.log(losses))
-    theta = solve_batched(problem, np.tile(law.theta, (len(losses), 1))).theta
-    return Refit(theta, form.predict(theta, problem.design).log_loss)
+    theta = solve_batched(problem, np.tile(fit.law.theta, (len(losses), 1))).theta
+    return Refit(theta, fit.form.predict(theta, problem.design).log_loss)
 
 
 def summary(errors: np.ndarray) -> dict[str, float]:
-    """se of Δφ, robust to stray refits, and the width of the central 95 % of its errors."""
+    """Standard error of Δφ (robust to outlying refits) and width of the central 95 % of errors."""
     low, lower, upper, high = np.quantile(errors, [0.025, 0.16, 0.84, 0.975])
     return {"se": float((upper - lower) / 2), "interval_width": float(high - low)}

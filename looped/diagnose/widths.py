@@ -1,11 +1,13 @@
-"""How far a change moves the compute-optimal model, and what that costs at inference."""
+"""The move of the compute-optimal width under a change, and its cost at inference."""
+
+from collections.abc import Callable
 
 import pandas as pd
 
 from looped import accounting
 from looped.errors import ConfigError
-from looped.fitting.isoflop import CELL
-from looped.fitting.optimal import stack_of
+from looped.registry.cells import CELL
+from looped.registry.stacks import stack_of
 
 RATIOS = ("d_model", "n_params", "inference_flops_per_token", "kv_cache_bytes_per_token")
 """Of the variant's isoFLOP minimum to the baseline's."""
@@ -16,12 +18,12 @@ def width_shift(cells: pd.DataFrame, baseline: pd.DataFrame, variant: pd.DataFra
 
     Args:
         cells: of `at_baseline_optimum`, without refused ones.
-        baseline: its runs, which tell its architecture.
+        baseline: its runs; its architecture follows from their columns.
         variant: likewise.
 
     Returns:
-        n_recur, budget, the ratios of RATIOS (missing where an architecture is not known to the
-        accounting), gain (loss at the baseline's width minus that at the variant's own minimum,
+        n_recur, budget, the ratios of RATIOS (missing where the accounting does not know the
+        architecture), gain (loss at the baseline's width minus that at the variant's own minimum,
         nats per token).
     """
     table = cells[CELL].assign(
@@ -36,8 +38,8 @@ def width_shift(cells: pd.DataFrame, baseline: pd.DataFrame, variant: pd.DataFra
     return table.assign(gain=cells["val_loss_variant"] - cells["val_loss_star_variant"])
 
 
-def _at_optimum(count, cells, runs, name) -> pd.Series:
-    """A count per token of each cell's optimal width; missing for an unknown architecture."""
+def _at_optimum(count: Callable, cells: pd.DataFrame, runs: pd.DataFrame, name: str) -> pd.Series:
+    """A count per token at each cell's optimal width; missing for an unknown architecture."""
     values = pd.Series(float("nan"), index=cells.index)
     for n_recur, rows in cells.groupby("n_recur"):
         try:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from looped.figures import parts, theme
 from looped.fitting.holdout import HoldOut
-from looped.fitting.isoflop import CELL
+from looped.registry.cells import CELL
 
 ENDS = ["predicted", "low", "high"]
 ROW_HEIGHT = 32  # pixels of one fit

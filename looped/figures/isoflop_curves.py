@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 
 from looped.figures import parts, theme
-from looped.fitting.isoflop import CELL
 from looped.fitting.result import FitResult
+from looped.registry.cells import CELL
 
 COLUMNS = [*CELL, "n_params", "val_loss"]
 STAR_COLUMNS = [*CELL, "n_params_star", "val_loss_star", "curvature"]

@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
-from looped.fitting.isoflop import CELL
+from looped.registry.cells import CELL
 
 SIZES = {"n_params": "Optimal parameters N*", "n_tokens": "Optimal tokens D*"}
 

@@ -204,7 +204,7 @@ def fit_note(fit: FitResult) -> str:
 
 def fit_prose(fit: FitResult) -> str:
     """The same in a sentence: "joint law, split fitted, φ = 0.459"."""
-    return ", ".join([f"{fit.law} law", *_fit_phrases(fit)])
+    return ", ".join([f"{fit.law.name} law", *_fit_phrases(fit)])
 
 
 def _fit_phrases(fit) -> list[str]:

@@ -28,7 +28,7 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult):
         ValueError: a law without φ, or a column or all rows are missing.
     """
     if "phi" not in fit.params:
-        raise ValueError(f"figure phi_slider: law {fit.law!r} has no φ; give a fit of 'joint'")
+        raise ValueError(f"figure phi_slider: law {fit.law.name!r} has no φ; give a fit of 'joint'")
     parts.require(runs, [*COLUMNS, "val_loss"], "phi_slider")
     counted = split_params(runs, fit.split)
     points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})

@@ -1,14 +1,20 @@
-"""The solvers by name: same problem, same optimum."""
+"""The solvers by name: the same problem, the same optimum."""
 
-from looped.errors import ConfigError
+from collections.abc import Callable
+
+import numpy as np
+
+from looped.errors import pick
 from looped.fitting.batched import solve_batched
 from looped.fitting.lbfgsb import solve_lbfgsb
+from looped.fitting.problem import Problem, Solution
 
-SOLVERS = {"batched": solve_batched, "lbfgsb": solve_lbfgsb}
+Solver = Callable[[Problem, np.ndarray], Solution]
+
+SOLVERS: dict[str, Solver] = {"batched": solve_batched, "lbfgsb": solve_lbfgsb}
 
 
-def get_solver(name: str):
-    """The solver of that name. Raises ConfigError if there is none."""
-    if name not in SOLVERS:
-        raise ConfigError(f"solver: got {name!r}, expected one of {sorted(SOLVERS)}")
-    return SOLVERS[name]
+def get_solver(name: str) -> Solver:
+    """The solver with that name. Raises ConfigError for an unknown name."""
+    solver: Solver = pick("solver", name, SOLVERS)
+    return solver

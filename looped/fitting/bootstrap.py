@@ -14,10 +14,9 @@ import pandas as pd
 
 from looped.fitting import get_solver
 from looped.fitting.fit import at_optimum
-from looped.fitting.isoflop import CELL, cell_numbers
 from looped.fitting.problem import BATCH
 from looped.fitting.result import Bootstrap, FitResult
-from looped.laws import get_law
+from looped.registry.cells import CELL, cell_numbers
 
 METHODS = ("block", "iid")
 
@@ -57,13 +56,15 @@ def bootstrap(
         raise ValueError(
             f"got resamples={resamples}, level={level}; expected at least 2, and a level in (0, 1)"
         )
-    law = get_law(fit.law)
+    law = fit.form
     problem = fit.problem(runs)
     units = _units(runs, method)
     rng = np.random.default_rng(seed)
     weights = _multiplicities(units, resamples, rng)
     drawn = problem.draw_starts(starts or fit.starts, rng)
-    refits = _refit_all(problem, weights, np.vstack([drawn, fit.theta]), fit.solver, jobs, progress)
+    refits = _refit_all(
+        problem, weights, np.vstack([drawn, fit.law.theta]), fit.solver, jobs, progress
+    )
     theta, worse = (np.concatenate(parts) for parts in zip(*refits, strict=True))
     params = pd.DataFrame([law.to_params(each) for each in theta])
     return Bootstrap(

@@ -1,5 +1,6 @@
 """`fit`: a law on a table of runs, by the paper's protocol (section 4.1)."""
 
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import numpy as np
@@ -9,7 +10,8 @@ from looped.errors import FitError
 from looped.fitting import get_solver
 from looped.fitting.problem import Problem, Solution, build_problem
 from looped.fitting.result import FitResult, FitStatus
-from looped.laws import get_law
+from looped.laws import get_form
+from looped.laws.law import Law
 
 ARRIVED = 1e-6  # relative distance to the best objective within which a start has arrived
 FEW = 0.01  # share of the starts below which the optimum is doubtful
@@ -28,16 +30,16 @@ def fit(
     fix: dict[str, float] | None = None,
     solver: str = "batched",
 ) -> FitResult:
-    """Fit a law to runs: the best of many starts, drawn uniformly in the law's box.
+    """A law fitted to runs: the best of many starts, drawn uniformly in the law's box.
 
     Args:
-        runs: table of `load_runs`, or any with the law's columns and val_loss.
-        law: a name in `looped.laws.LAWS`.
-        split: what counts as recurring (`looped.splits`); laws without φ take N as it is.
-        starts: how many starts.
-        seed: of their draw.
-        delta: residual in log loss beyond which the objective grows linearly only.
-        fix: parameters to hold, e.g. {"phi": 1.0}.
+        runs: table of `load_runs`, or any table with the law's columns and val_loss.
+        law: a name in `looped.LAWS`.
+        split: what counts as recurring (`looped.splits`); laws without φ read N only.
+        starts: number of starts.
+        seed: of the random starts.
+        delta: residual in log loss beyond which the objective grows only linearly.
+        fix: parameters to hold, for example {"phi": 1.0}.
         solver: batched, or lbfgsb (SciPy, one start after the other).
 
     Raises:
@@ -48,21 +50,19 @@ def fit(
     if starts < 1:
         raise ValueError(f"starts: got {starts}, expected at least 1")
     fix = {name: float(value) for name, value in (fix or {}).items()}
-    chosen = get_law(law)
-    problem = build_problem(runs, chosen, split, delta, fix)
+    form = get_form(law)
+    problem = build_problem(runs, form, split, delta, fix)
     drawn = problem.draw_starts(starts, np.random.default_rng(seed))
     solution = get_solver(solver)(problem, drawn)
     theta, objective = best_of(solution)
     arrived = float(at_optimum(solution.objective, objective, delta).mean())
     status, warnings = _judge(problem, theta, runs, arrived, starts)
-    predicted = np.exp(chosen.predict(theta[None], problem.design).log_loss[0])
+    predicted = np.exp(form.predict(theta[None], problem.design).log_loss[0])
     actual = np.exp(problem.log_loss)
     residuals = actual - predicted
     return FitResult(
-        law=law,
-        split=split if "n_params_rec" in chosen.columns else None,
+        law=Law(law, form.to_params(theta) | fix, split if form.counts_recurring else None),
         n_runs=len(runs),
-        params=chosen.to_params(theta) | fix,
         objective=float(objective),
         r2=float(1 - (residuals**2).sum() / ((actual - actual.mean()) ** 2).sum()),
         rmse=float(np.sqrt((residuals**2).mean())),
@@ -89,17 +89,19 @@ def best_of(solution: Solution) -> tuple[np.ndarray, float]:
     if not (np.isfinite(objective[best]) and np.isfinite(solution.theta[best]).all()):
         raise FitError(
             f"none of {len(objective)} starts reached a finite objective; check the units of the "
-            "runs (parameters and tokens as plain counts, loss in nats per token) and held values"
+            "runs (parameters and tokens as raw counts, loss in nats per token) and the held values"
         )
     return solution.theta[best], objective[best]
 
 
-def at_optimum(objective, best, delta: float) -> np.ndarray:
-    """Which objectives are the best one, to ARRIVED or to what rounding leaves of exact data."""
+def at_optimum(objective: np.ndarray, best: float | np.ndarray, delta: float) -> np.ndarray:
+    """Which objectives equal the best one, to ARRIVED or to the rounding of exact data."""
     return objective <= best * (1 + ARRIVED) + 1e-18 * delta**2
 
 
-def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str, ...]]:
+def _judge(
+    problem: Problem, theta: np.ndarray, runs: pd.DataFrame, arrived: float, starts: int
+) -> tuple[FitStatus, tuple[str, ...]]:
     """Status and warnings of an estimate, the gravest first."""
     names = np.array(problem.law.param_names)
     found = []
@@ -108,8 +110,8 @@ def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str,
         found.append(
             (
                 FitStatus.NOT_IDENTIFIED,
-                f"{', '.join(names[blurred])}: not identified by these runs, other values fit as "
-                "well; vary N, D and r more, or hold a parameter with fix",
+                f"{', '.join(names[blurred])}: not identified by these runs: other values fit "
+                "as well; vary N, D and r more, or hold a parameter with fix",
             )
         )
     bound = problem.at_bound(theta)
@@ -129,15 +131,18 @@ def _judge(problem, theta, runs, arrived, starts) -> tuple[FitStatus, tuple[str,
     return status, tuple(text for _, text in found) + tuple(_data_warnings(problem, runs))
 
 
-def _data_warnings(problem, runs):
+def _data_warnings(problem: Problem, runs: pd.DataFrame) -> Iterator[str]:
     key = [name for name in (*problem.law.columns, "case", "bptt") if name in runs]
     if again := int(runs.duplicated(key).sum()):
-        yield f"{again} runs repeat another run's settings; each counts on its own"
+        yield f"{again} runs repeat the settings of another run; each counts as a separate run"
     for name in ("n_tokens", "n_params"):
         if name in runs and runs[name].min() < SMALLEST[name]:
-            yield f"{name} from {runs[name].min():.3g}: counts, not millions or billions, are meant"
+            yield (
+                f"{name} from {runs[name].min():.3g}: expected raw counts; did you give millions "
+                "or billions?"
+            )
     if "budget" in runs and runs["budget"].nunique() == 1:
-        yield "one budget only: N and D move together, so the exponents are hardly told apart"
+        yield "only one budget: N and D move together, so the exponents are hard to separate"
     sources = _labels(runs, "source")
     if len(sources) > 1:
         yield f"runs of mixed sources: {', '.join(sources)}"
@@ -147,13 +152,13 @@ def _data_warnings(problem, runs):
     if "phi" not in problem.law.exponents:
         recurrences = _labels(runs, "n_recur")
         if len(recurrences) > 1:
-            yield f"a law of one architecture on runs of several, r = {', '.join(recurrences)}"
-    elif problem.free[-1] and not (runs["n_recur"] == 1).any():
+            yield f"a law of one architecture on runs of r = {', '.join(recurrences)}"
+    elif problem.free[problem.law.index("phi")] and not (runs["n_recur"] == 1).any():
         yield "no r = 1 runs: φ has no non-looped anchor"
 
 
-def _not_identified(problem: Problem, theta) -> np.ndarray:
-    """Free coordinates that some direction moves without moving any prediction, [p] of bool."""
+def _not_identified(problem: Problem, theta: np.ndarray) -> np.ndarray:
+    """Free coordinates that can move without moving any prediction, [p] of bool."""
     prediction = problem.law.predict(theta[None], problem.design)
     jacobian = prediction.gradient()[0][problem.free]
     size = np.linalg.norm(jacobian, axis=1)
@@ -168,5 +173,5 @@ def _not_identified(problem: Problem, theta) -> np.ndarray:
     return blurred
 
 
-def _labels(runs, column) -> tuple[str, ...]:
+def _labels(runs: pd.DataFrame, column: str) -> tuple[str, ...]:
     return tuple(sorted(runs[column].dropna().astype(str).unique())) if column in runs else ()

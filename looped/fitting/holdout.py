@@ -1,27 +1,30 @@
-"""How far a law carries: fits without some budgets, and predictions under every resample."""
+"""Extrapolation of a law: fits without some budgets, and predictions of every resample."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
+from looped.errors import require
 from looped.fitting.fit import fit
 from looped.fitting.result import Bootstrap, FitResult
-from looped.laws import get_law
+from looped.laws import get_form
 from looped.splits import split_params
 
 
 @dataclass(frozen=True, kw_only=True)
 class HoldOut:
-    """A law fitted without the runs of some budgets, and what it says of all of them."""
+    """A law fitted without the runs of some budgets, and its predictions of all runs."""
 
-    budgets: tuple[float, ...]  # FLOPs, ascending: those left out of the fit
+    budgets: tuple[float, ...]  # FLOPs, ascending: left out of the fit
     fit: FitResult
-    runs: pd.DataFrame  # as given, with predicted, residual (nats per token) and held_out
+    runs: pd.DataFrame  # all runs, with predicted, residual (nats per token) and held_out
 
     @property
     def label(self) -> str:
-        """Which budgets the fit did not see: "without 1e19, 2.15e19"."""
+        """The budgets that the fit did not see: "without 1e19, 2.15e19"."""
         return f"without {', '.join(f'{budget:.3g}' for budget in self.budgets)}".replace("e+", "e")
 
     @property
@@ -31,46 +34,49 @@ class HoldOut:
 
     @property
     def rmse(self) -> float:
-        """Root mean square of the held-out residuals, nats per token; `fit.rmse` is in the grid."""
+        """RMSE of the held-out runs, nats per token; `fit.rmse` is that of the fitted runs."""
         held = self.runs.loc[self.runs["held_out"], "residual"]
         return float(np.sqrt((held**2).mean()))
 
 
 def hold_out(
-    runs: pd.DataFrame, budgets, law: str = "joint", split: str = "stated", **options
+    runs: pd.DataFrame,
+    budgets: ArrayLike,
+    law: str = "joint",
+    split: str = "stated",
+    **options: Any,
 ) -> HoldOut:
-    """Fit a law to the runs of the other budgets, and predict all runs.
+    """A law fitted to the runs of the other budgets, and its predictions of all runs.
 
     Args:
-        runs: table of `load_runs`, or any with budget, val_loss and the law's columns.
-        budgets: FLOPs, one or several, as the table has them.
-        law: a name in `looped.laws.LAWS`.
+        runs: table of `load_runs`, or any table with budget, val_loss and the law's columns.
+        budgets: FLOPs, one or several, as in the table.
+        law: a name in `looped.LAWS`.
         split: what counts as recurring (`looped.splits`).
         options: of `looped.fit`: starts, seed, delta, fix, solver.
 
     Raises:
-        ValueError: runs without a budget, no budget or one that no run has, or too few runs left
-            for the law's parameters.
+        ValueError: runs without a budget, no budget or an unknown one, or fewer runs left than
+            the law has free parameters.
     """
-    if "budget" not in runs or runs["budget"].isna().any():
-        raise ValueError("hold_out needs the nominal budget of every run; add the column")
+    require(runs, ["budget"], "hold_out")
     held = tuple(sorted({float(budget) for budget in np.atleast_1d(budgets)}))
     known = sorted(runs["budget"].unique().tolist())
     unknown = [budget for budget in held if budget not in known]
     if unknown or not held:
         raise ValueError(f"budgets: got {list(held)}, expected one or more of the runs' {known}")
     out = runs["budget"].isin(held)
-    n_free = len(get_law(law).coordinates) - len(options.get("fix") or {})
+    n_free = len(get_form(law).coordinates) - len(options.get("fix") or {})
     n_left = int((~out).sum())
     if n_left <= n_free:
         raise ValueError(
             f"holding out {list(held)} leaves {n_left} of {len(runs)} runs, but law {law!r} has "
             f"{n_free} free parameters; hold out fewer budgets"
         )
-    found = fit(runs[~out].reset_index(drop=True), law, split, **options)
-    predicted = found.predict(runs)
+    fitted = fit(runs[~out].reset_index(drop=True), law, split, **options)
+    predicted = fitted.predict(runs)
     all_runs = runs.assign(predicted=predicted, residual=runs["val_loss"] - predicted, held_out=out)
-    return HoldOut(budgets=held, fit=found, runs=all_runs)
+    return HoldOut(budgets=held, fit=fitted, runs=all_runs)
 
 
 def predict_draws(fit: FitResult, resampled: Bootstrap, runs: pd.DataFrame) -> np.ndarray:
@@ -81,27 +87,26 @@ def predict_draws(fit: FitResult, resampled: Bootstrap, runs: pd.DataFrame) -> n
     Args:
         fit: the fit that was resampled.
         resampled: its bootstrap.
-        runs: the law's columns; val_loss is not needed.
+        runs: a table with the law's columns; val_loss is not needed.
 
     Raises:
-        ValueError: a bootstrap of another law or of other held parameters.
+        ValueError: a bootstrap of another law, or with other held parameters.
     """
-    law = get_law(fit.law)
-    free = set(law.param_names) - set(fit.fixed)
+    free = set(fit.form.param_names) - set(fit.fixed)
     if set(resampled.draws) != free:
         raise ValueError(
-            f"the bootstrap resampled {sorted(resampled.draws)}, the fit has {sorted(free)} free; "
-            "give the bootstrap of this fit"
+            f"the bootstrap resampled {sorted(resampled.draws)}, but the fit has {sorted(free)} "
+            "free; pass the bootstrap of this fit"
         )
     counted = runs if fit.split is None else split_params(runs, fit.split)
-    theta = resampled.theta(fit.law, fit.fixed)
-    return np.exp(law.predict(theta, law.design(counted)).log_loss)
+    theta = resampled.theta(fit.form, fit.fixed)
+    return np.exp(fit.form.predict(theta, fit.form.design(counted)).log_loss)
 
 
 def predict_interval(fit: FitResult, resampled: Bootstrap, runs: pd.DataFrame) -> pd.DataFrame:
     """Predicted loss of each run with its percentile interval at the bootstrap's level.
 
-    The interval is that of the law's parameters. It holds neither the scatter of single runs nor
+    The interval covers the law's parameters. It contains neither the scatter of single runs nor
     the error of the law's form, which grows away from the fitted runs.
 
     Returns:

@@ -2,14 +2,15 @@
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from looped.errors import NoMinimum
+from looped.errors import NoMinimum, require
+from looped.registry.cells import CELL, cell_numbers
 
-CELL = ["n_recur", "budget"]
 MINIMUM = ("n_params_star", "val_loss_star", "curvature", "n_tokens_star")
 
 
-def parabola(n_params, val_loss) -> dict[str, float]:
+def parabola(n_params: ArrayLike, val_loss: ArrayLike) -> dict[str, float]:
     """Least-squares parabola L = L* + curvature (log N - log N*)² through one cell's runs.
 
     Its vertex may lie outside the runs: see `parabola_minimum`.
@@ -41,8 +42,8 @@ def parabola(n_params, val_loss) -> dict[str, float]:
     }
 
 
-def parabola_minimum(n_params, val_loss) -> dict[str, float]:
-    """The parabola of `parabola`, if its vertex lies within the runs.
+def parabola_minimum(n_params: ArrayLike, val_loss: ArrayLike) -> dict[str, float]:
+    """The parabola of `parabola`, provided that its vertex lies between the runs.
 
     Raises:
         ValueError: an N that is not positive, or a loss that is not finite.
@@ -61,17 +62,17 @@ def parabola_minimum(n_params, val_loss) -> dict[str, float]:
 
 
 def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
-    """The minimum of each (n_recur, budget) cell; a refusal leaves the numbers missing.
+    """The minimum of each (n_recur, budget) cell; where there is none, the reason.
 
     Returns:
         One row a cell: n_recur, budget, n_runs, n_params_star, val_loss_star, curvature,
-        n_tokens_star (the cell's tokens at that size), refusal.
+        n_tokens_star (the cell's tokens at that size), refusal (why the numbers are missing).
 
     Raises:
         ValueError: runs without the columns that this needs, or of several cases in a cell.
     """
     cell_numbers(runs)
-    _require(runs, ["n_params", "n_tokens", "val_loss"])
+    require(runs, ["n_params", "n_tokens", "val_loss"], "an isoFLOP minimum")
     rows = []
     for (n_recur, budget), cell in runs.groupby(CELL):
         row = {"n_recur": n_recur, "budget": budget, "n_runs": len(cell)}
@@ -84,26 +85,8 @@ def isoflop_minima(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def cell_numbers(runs: pd.DataFrame) -> np.ndarray:
-    """For each run, the number of its (n_recur, budget) cell, [n].
-
-    Raises:
-        ValueError: a run without either, or a cell that holds the runs of several cases.
-    """
-    _require(runs, CELL)
-    if "case" in runs and (runs.groupby(CELL)["case"].nunique() > 1).any():
-        raise ValueError("a cell holds the runs of several cases; choose one case")
-    return runs.groupby(CELL).ngroup().to_numpy()
-
-
-def _require(runs, columns):
-    lacking = [name for name in columns if name not in runs or runs[name].isna().any()]
-    if lacking:
-        raise ValueError(f"isoFLOP cells need {lacking} of every run; add them")
-
-
-def _tokens_at(n_params, cell) -> float:
-    """Tokens of a size between the cell's runs, which all spend one budget."""
+def _tokens_at(n_params: float, cell: pd.DataFrame) -> float:
+    """Tokens of a size between the cell's runs, which all spend the same budget."""
     ordered = np.log(cell[["n_params", "n_tokens"]].sort_values("n_params"))
     return float(np.exp(np.interp(np.log(n_params), ordered["n_params"], ordered["n_tokens"])))
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from looped.laws import Law
+from looped.laws.base import Form
 from looped.splits import split_params
 
 BATCH = 60_000
@@ -34,7 +34,7 @@ class Problem:
     resamples are one problem.
     """
 
-    law: Law
+    law: Form
     design: tuple
     log_loss: np.ndarray
     weights: np.ndarray
@@ -75,7 +75,7 @@ class Problem:
 
 
 def build_problem(
-    runs: pd.DataFrame, law: Law, split: str, delta: float, fix: dict[str, float]
+    runs: pd.DataFrame, law: Form, split: str, delta: float, fix: dict[str, float]
 ) -> Problem:
     """The fit of `law` to `runs` as arrays. Raises ValueError for runs that cannot be fitted."""
     counted = split_params(runs, split) if "n_params_rec" in law.columns else runs

@@ -1,21 +1,24 @@
-"""What a fit and a bootstrap return: the law's parameters, how well and how surely found."""
+"""Results of a fit and of a bootstrap: a law, its quality, its intervals and its warnings."""
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
+from looped.files import write_whole
+from looped.fitting import report
 from looped.fitting.problem import Problem, build_problem
-from looped.laws import get_law
-from looped.laws.joint import n_params_effective
-from looped.splits import split_params
+from looped.laws.base import Form
+from looped.laws.law import Law
 
 
 class FitStatus(StrEnum):
-    """How far the estimate is to be trusted; the worst finding names the fit."""
+    """How far to trust an estimate; the worst problem gives the fit its status."""
 
     OK = "ok"
     FEW_STARTS = "few_starts"  # the optimum may not be the global one: give more starts
@@ -25,16 +28,16 @@ class FitStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Bootstrap:
-    """Refits on resampled runs: the whole distribution, one entry a resample."""
+    """Refits on resampled runs: the whole distribution, one value a resample."""
 
-    method: str  # block: whole (budget, r) cells were drawn; iid: single runs
+    method: str  # block: whole (budget, r) cells are drawn; iid: single runs
     level: float
     resamples: int
-    n_units: int  # cells or runs that were drawn from
+    n_units: int  # number of cells or runs from which a resample draws
     starts: int  # per resample
     seed: int
-    draws: dict[str, list[float]]  # free parameter -> value in each resample
-    refits_worse: int  # resamples whose own starts all missed the optimum reached from the fit
+    draws: dict[str, list[float]] = field(repr=False)  # free parameter -> value in each resample
+    refits_worse: int  # resamples whose starts all missed the optimum that the fit led to
     warnings: tuple[str, ...] = ()
 
     def interval(self, param: str) -> tuple[float, float]:
@@ -44,20 +47,29 @@ class Bootstrap:
         low, high = self.percentiles(self.draws[param])
         return float(low), float(high)
 
-    def percentiles(self, values) -> tuple[np.ndarray, np.ndarray]:
-        """Ends at `level` of what was computed from every draw, over the first axis."""
+    def percentiles(self, values: ArrayLike) -> tuple[Any, Any]:
+        """Ends of the interval at `level` of values computed from each draw (first axis)."""
         tail = (1 - self.level) / 2
-        return tuple(np.quantile(values, [tail, 1 - tail], axis=0))
+        low, high = np.quantile(values, [tail, 1 - tail], axis=0)
+        return low, high
 
-    def theta(self, law: str, fixed: dict[str, float]) -> np.ndarray:
-        """Coordinates of the law in each resample [resamples, p], held parameters among them."""
-        draws = self.frame.assign(**fixed).to_dict("records")
-        return np.array([get_law(law).to_theta(draw) for draw in draws])
+    def theta(self, form: Form, fixed: dict[str, float]) -> np.ndarray:
+        """Coordinates of the law in each resample [resamples, p], with held parameters in place."""
+        draws = self.draws | {name: [value] * self.resamples for name, value in fixed.items()}
+        columns = [np.asarray(draws[name]) for name in form.param_names]
+        return np.stack(
+            [
+                np.log(c) if name in form.linear else c
+                for name, c in zip(form.param_names, columns, strict=True)
+            ],
+            axis=1,
+        )
 
     def edge_errors(self, param: str) -> tuple[float, float]:
-        """Monte Carlo errors of the interval's ends, from the finite number of resamples.
+        """Monte Carlo standard errors of the interval's two ends.
 
-        Standard deviations of each end over bootstrap samples of the draws.
+        They come from the finite number of resamples: standard deviations of each end over
+        bootstrap samples of the draws.
         """
         draws = np.asarray(self.draws[param])
         again = np.random.default_rng(self.seed).choice(draws, (1000, len(draws)))
@@ -69,7 +81,7 @@ class Bootstrap:
         return max(self.edge_errors(param))
 
     def touched(self, value: float) -> int:
-        """How many resamples have φ at or beyond `value`, 0 or 1, seen from inside (0, 1)."""
+        """Number of resamples in which φ is at most 0 (`value` 0), or at least 1 (`value` 1)."""
         if "phi" not in self.draws:
             raise ValueError(f"'phi' was not resampled; resampled: {sorted(self.draws)}")
         if value not in (0, 1):
@@ -83,7 +95,7 @@ class Bootstrap:
         return pd.DataFrame(self.draws)
 
     def to_dict(self) -> dict:
-        """The interval of each parameter by name, and what it rests on."""
+        """Plain values for JSON: the interval of each parameter, the draws and the settings."""
         values = asdict(self) | {"warnings": list(self.warnings)}
         values |= {name: list(self.interval(name)) for name in self.draws}
         if "phi" in self.draws:
@@ -92,7 +104,7 @@ class Bootstrap:
 
     @classmethod
     def from_dict(cls, values: dict) -> "Bootstrap":
-        """The bootstrap of `to_dict`'s values; the derived ones are computed anew."""
+        """The bootstrap of `to_dict`'s values; derived values are computed again."""
         derived = {*values.get("draws", ()), "touched_0", "touched_1"}
         own = _own_fields(cls, {k: v for k, v in values.items() if k not in derived})
         return cls(**own | {"warnings": tuple(own["warnings"])})
@@ -111,12 +123,10 @@ def _own_fields(cls, values: dict) -> dict:
 
 @dataclass(frozen=True, kw_only=True)
 class FitResult:
-    """A fitted law. Losses and residuals in nats per token; residual = actual - predicted."""
+    """A fitted law and its quality. Losses in nats per token; residual = actual - predicted."""
 
-    law: str
-    split: str | None  # None where the law does not tell N_once from N_rec
+    law: Law
     n_runs: int
-    params: dict[str, float]
     objective: float  # the Huber sum
     r2: float  # on raw nats
     rmse: float
@@ -131,66 +141,92 @@ class FitResult:
     seed: int
     cases: tuple[str, ...]
     sources: tuple[str, ...]
-    versions: dict[str, str]  # of the packages that the numbers come from
+    versions: dict[str, str]  # of the packages that computed the numbers
     residuals: tuple[float, ...]  # in the order of the runs
     interval: Bootstrap | None = None
 
     @property
-    def theta(self) -> np.ndarray:
-        """The parameters as the law's coordinates."""
-        return get_law(self.law).to_theta(self.params)
+    def params(self) -> dict[str, float]:
+        """Parameters of the law by name."""
+        return self.law.params
 
-    def problem(self, runs: pd.DataFrame) -> Problem:
-        """The minimisation that this fit solved. Raises ValueError for runs that are not its."""
-        law = get_law(self.law)
-        problem = build_problem(runs, law, self.split or "stated", self.delta, self.fixed)
-        again = float(problem.objective(self.theta[None])[0])
-        if len(runs) != self.n_runs or not np.isclose(again, self.objective, 1e-6, 1e-20):
-            raise ValueError(
-                f"{len(runs)} runs with objective {again:.6g} at the fit of {self.n_runs} runs "
-                f"with {self.objective:.6g}; give the runs that were fitted"
-            )
-        return problem
+    @property
+    def split(self) -> str | None:
+        """What counts as recurring; None for a law that does not distinguish N_once from N_rec."""
+        return self.law.split
+
+    @property
+    def form(self) -> Form:
+        """Form of the law: names, bounds, formula."""
+        return self.law.form
+
+    def at(self, **params: float) -> Law:
+        """The law with some parameters changed and the others held: `fit.at(phi=0.7)`.
+
+        It is not a fit: it carries no quality and no interval. `looped.fit(..., fix=...)` refits.
+        """
+        return self.law.at(**params)
 
     def predict(self, runs: pd.DataFrame) -> np.ndarray:
         """Loss of each run by the law, nats per token [n]; needs the law's columns only."""
-        law = get_law(self.law)
-        counted = runs if self.split is None else split_params(runs, self.split)
-        return np.exp(law.predict(self.theta[None], law.design(counted)).log_loss[0])
+        return self.law.loss(runs)
 
-    def n_params_effective(self, runs: pd.DataFrame) -> np.ndarray:
-        """N_once + r^φ N_rec of each run [n]; N for a law without φ."""
-        if "phi" not in self.params:
-            return runs["n_params"].to_numpy(float)
-        counted = split_params(runs, self.split)
-        columns = (counted[name].to_numpy(float) for name in get_law(self.law).columns[:3])
-        return n_params_effective(*columns, self.params["phi"])
+    def problem(self, runs: pd.DataFrame) -> Problem:
+        """The minimisation that this fit solved. Raises ValueError for other runs than its own."""
+        problem = build_problem(runs, self.form, self.split or "stated", self.delta, self.fixed)
+        again = float(problem.objective(self.law.theta[None])[0])
+        if len(runs) != self.n_runs or not np.isclose(again, self.objective, 1e-6, 1e-20):
+            raise ValueError(
+                f"got {len(runs)} runs with objective {again:.6g}, expected the {self.n_runs} runs "
+                f"of the fit with {self.objective:.6g}; pass the runs that were fitted"
+            )
+        return problem
 
     def with_interval(self, interval: Bootstrap) -> "FitResult":
-        """The same fit, carrying its bootstrap."""
+        """The same fit with its bootstrap."""
         return replace(self, interval=interval)
+
+    def resampled_theta(self) -> np.ndarray:
+        """Coordinates of the law in each resample [resamples, p]. Raises ValueError without any."""
+        if self.interval is None:
+            raise ValueError("the fit has no bootstrap; add one: fit.with_interval(bootstrap(...))")
+        return self.interval.theta(self.form, self.fixed)
+
+    def summary(self) -> str:
+        """The fit as text: formula, values with intervals, quality, status and warnings."""
+        return report.text(self)
+
+    def _repr_html_(self) -> str:
+        return report.html(self)
+
+    def __repr__(self) -> str:
+        return report.short(self)
 
     def to_dict(self) -> dict:
         """Plain values by field name; `from_dict` is the exact inverse."""
-        values = asdict(replace(self, interval=None))
-        values = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        own = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
         interval = None if self.interval is None else self.interval.to_dict()
-        return values | {"interval": interval}
+        law = {"law": self.law.name, "split": self.split, "params": dict(self.params)}
+        return law | {k: v for k, v in own.items() if k != "law"} | {"interval": interval}
 
     @classmethod
     def from_dict(cls, values: dict) -> "FitResult":
         """The fit of `to_dict`'s values. Raises ValueError on a missing field."""
+        values = dict(values)
+        parts = [values.pop(name, None) for name in ("params", "split")]
         own = _own_fields(cls, values)
+        own["law"] = Law(own["law"], *parts)
         own |= {name: tuple(own[name]) for name in ("warnings", "cases", "sources", "residuals")}
         if own["interval"] is not None:
             own["interval"] = Bootstrap.from_dict(own["interval"])
         return cls(**own | {"status": FitStatus(own["status"])})
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """JSON text, also written to `path` if one is given."""
+        """JSON text, also written to `path` if there is one."""
         text = json.dumps(self.to_dict(), indent=2)
         if path is not None:
-            Path(path).write_text(text + "\n")
+            write_whole(path, text + "\n")
         return text
 
     @classmethod

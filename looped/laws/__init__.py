@@ -1,15 +1,14 @@
-"""The laws by name. A new law is one file here and one line below."""
+"""The forms of laws by name. A new law is one file here and one line below."""
 
-from looped.errors import ConfigError
-from looped.laws.base import Law
+from looped.errors import pick
+from looped.laws.base import Form
 from looped.laws.chinchilla import CHINCHILLA
 from looped.laws.joint import JOINT
 
-LAWS: dict[str, Law] = {"chinchilla": CHINCHILLA, "joint": JOINT}
+LAWS: dict[str, Form] = {"chinchilla": CHINCHILLA, "joint": JOINT}
 
 
-def get_law(name: str) -> Law:
-    """The law of that name. Raises ConfigError if there is none."""
-    if name not in LAWS:
-        raise ConfigError(f"law: got {name!r}, expected one of {sorted(LAWS)}")
-    return LAWS[name]
+def get_form(name: str) -> Form:
+    """The form of the law with that name. Raises ConfigError for an unknown name."""
+    form: Form = pick("law", name, LAWS)
+    return form

@@ -5,11 +5,13 @@
 φ = 1: a recurrence is worth a unique block; φ = 0: it is worth nothing, and this is Chinchilla's.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from looped.laws.base import Law
+from looped.laws.base import Form
 from looped.laws.chinchilla import CHINCHILLA
 
 
@@ -22,20 +24,15 @@ class Design(NamedTuple):
     log_n_tokens: np.ndarray
 
 
-def n_params_effective(n_params_once, n_params_rec, n_recur, phi):
-    """N_eff = N_once + r^φ N_rec: the unique parameters that a looped model is worth."""
-    return n_params_once + n_recur**phi * n_params_rec
+class Joint(Form):
+    """Loss of all recurrences together, from N_once, N_rec, r and D."""
 
-
-class Joint(Law):
-    """Loss of all recurrences at once, from N_once, N_rec, r and D."""
-
-    def design(self, runs):
+    def design(self, runs: pd.DataFrame) -> Design:
         once, rec, n_recur, n_tokens = (runs[name].to_numpy(float) for name in self.columns)
         return Design(once, rec, np.log(n_recur), np.log(n_tokens))
 
-    def shapes(self, theta, design):
-        alpha, beta, phi = theta[:, 3:4], theta[:, 4:5], theta[:, 5:6]
+    def shapes(self, theta: np.ndarray, design: Any) -> tuple[list, list]:
+        alpha, beta, phi = self.exponents_of(theta)
         recurring = design.n_params_rec * np.exp(phi * design.log_n_recur)  # r^φ N_rec
         effective = design.n_params_once + recurring
         by_alpha = -np.log(effective)
@@ -43,6 +40,12 @@ class Joint(Law):
         constant = np.zeros((len(theta), 1))
         shapes = [alpha * by_alpha, -beta * design.log_n_tokens, constant]
         return shapes, [(0, by_alpha), (1, -design.log_n_tokens), (0, by_phi)]
+
+    def n_eff(self, params: Mapping[str, float], runs: pd.DataFrame) -> np.ndarray:
+        """N_once + r^φ N_rec of each run [n]."""
+        columns = ("n_params_once", "n_params_rec", "n_recur")
+        once, rec, n_recur = (runs[name].to_numpy(float) for name in columns)
+        return once + n_recur ** params["phi"] * rec
 
 
 JOINT = Joint(
