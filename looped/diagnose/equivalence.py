@@ -40,10 +40,10 @@ def equivalence(
 
     Returns:
         n_params (unique), n_params_effective (of the plain model of equal loss), its interval
-        n_params_effective_interval if the fit has a bootstrap, and n_params_equal_cost (of the
-        plain model of equal training FLOPs per token); all without embeddings. Under the split `fitted`,
-        which spreads an injection over plain models too, the effective parameters of a plain model
-        are not exactly its N (0.1 % in the paper's stacks).
+        n_params_effective_interval if the fit has one, and n_params_equal_cost (of the plain
+        model of equal training FLOPs per token); all without embeddings. The split `fitted` spreads
+        an injection over plain models too, so that under it the effective parameters of a plain
+        model are not exactly its N (0.1 % in the paper's stacks).
 
     Raises:
         ValueError: a fit of a law without φ.

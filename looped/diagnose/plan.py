@@ -136,7 +136,8 @@ def _check(runs, budgets, n_recur, target_se, simulations):
     if absent := sorted({1, *n_recur} - set(known)):
         raise ValueError(
             f"r = {absent}: the runs have only r = {known}, and give law, noise and "
-            "architecture of no other; choose among these, or give runs with r = 1 and the planned r"
+            "architecture of no other; choose among these, or give runs with r = 1 and the "
+            "planned r"
         )
 
 
