@@ -50,16 +50,15 @@ def equivalence(
     """
     law = _law_with_phi(fit)
     at = runs_at_width(config, config.d_model, n_tokens=1.0)
-    found = {
+    found: dict[str, float | tuple[float, float]] = {
         "n_params": float(at["n_params"].iloc[0]),
         "n_params_effective": float(law.n_eff(at)[0]),
         "n_params_equal_cost": _plain_n_params(config),
     }
     if isinstance(fit, FitResult) and fit.interval is not None:
-        found["n_params_effective_interval"] = tuple(
-            float(law.at(phi=phi).n_eff(at)[0])
-            for phi in fit.interval.interval("phi")  # N_eff rises with φ: ends go to ends
-        )
+        # N_eff rises with φ, so the ends of one interval are the ends of the other
+        low, high = (float(law.at(phi=p).n_eff(at)[0]) for p in fit.interval.interval("phi"))
+        found["n_params_effective_interval"] = (low, high)
     return found
 
 
