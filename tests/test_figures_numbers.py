@@ -156,7 +156,9 @@ class TestQuality:
         assert f"RMSE {plain.rmse:.4f}" in titles[1][1]
 
     def test_refuses_runs_of_another_fit(self, paper):
-        with pytest.raises(ValueError, match=r"115 runs with objective .* at the fit of 116 runs"):
+        with pytest.raises(
+            ValueError, match=r"115 runs with objective .* expected the 116 runs of the fit"
+        ):
             figures.residuals({"joint": (paper.runs[1:], paper.fit)})
 
     def test_refuses_no_fit(self):

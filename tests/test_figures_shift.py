@@ -82,8 +82,8 @@ def test_nothing_to_draw_is_refused(figure):
 
 
 def test_a_shift_without_decomposition_is_refused_with_its_reason(deltas):
-    bare = deltas["truncated_bptt"].decomposition[:0]
-    why = ("no decomposition and no width shift: they need d_model of every run",)
-    without = replace(deltas["truncated_bptt"], decomposition=bare, warnings=why)
+    shift = deltas["truncated_bptt"]
+    baseline, variant = (runs.drop(columns="d_model") for runs in shift.runs)
+    without = replace(shift, runs=(baseline, variant))
     with pytest.raises(ValueError, match=r"\['own'\] have no decomposition.*need d_model"):
         figures.loss_change({"own": without})
