@@ -2,6 +2,7 @@
 
 from . import accounting as accounting
 from . import figures as figures
+from . import tables as tables
 from .accounting import counts as counts
 from .claims.tables import claims_table as claims_table
 from .claims.tables import count_table as count_table
