@@ -7,10 +7,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from looped import accounting
-from looped.config import VARIANTS, ModelConfig
+from looped.config import ModelConfig
 from looped.errors import ConfigError
 from looped.model.decoding import KVCache, generate
 from looped.model.looped_lm import LoopedLM
+from looped.variants import VARIANTS
 
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2], [6, 5], [8, 7, 9, 3]]
 

@@ -6,9 +6,9 @@ import pytest
 
 import looped
 from looped import RecordError
-from looped.config import VARIANTS
 from looped.paths import runs_dir
 from looped.registry.schema import COLUMNS, validate
+from looped.variants import VARIANTS
 
 
 def test_the_paper_has_116_baseline_runs_in_24_cells(runs):

@@ -1,13 +1,10 @@
 """The paper's runs, digitised from its public figure; see `runs/paper/README.md`."""
 
-import math
-
 import pandas as pd
 
 from looped import accounting
-from looped.config import ModelConfig, d_model_of_width, paper_config
 from looped.paths import runs_dir
-from looped.registry.schema import STACK
+from looped.studies.paper import BATCH_TOKENS, case_config
 
 
 def paper_runs() -> pd.DataFrame:
@@ -20,29 +17,12 @@ def paper_runs() -> pd.DataFrame:
     return kept.join(pd.DataFrame(counted)).assign(source="digitised")
 
 
-def case_config(case: str, n_recur: int, width: int) -> ModelConfig:
-    """Architecture of one run: truncation keeps the last ceil(r / 2) recurrences (section 6)."""
-    d_model = d_model_of_width(width)
-    if n_recur == 1:
-        return paper_config(d_model, 1)
-    if case == "truncated_bptt":
-        return paper_config(d_model, n_recur, bptt=math.ceil(n_recur / 2))
-    return paper_config(d_model, n_recur, "hyperconnect" if case == "hyperconnections" else None)
-
-
 def _counted(case, n_recur, width, budget) -> dict:
     """The figure does not show tokens: they are the whole batches nearest to the budget."""
     config = case_config(case, n_recur, width)
-    return {
-        "d_model": config.d_model,
-        "variant": config.variant,
-        "bptt": config.bptt,
-        "n_params_once": accounting.n_params_once(config),
-        "n_params_rec": accounting.n_params_rec(config),
-        "n_tokens": accounting.tokens_at_budget(config, budget),
-        "flops_per_token": accounting.flops_per_token(config),
-        **{name: getattr(config, name) for name in STACK},
-    }
+    tokens = accounting.tokens_at_budget(config, budget, BATCH_TOKENS)
+    counted = accounting.columns(config) | {"n_tokens": tokens}
+    return {name: value for name, value in counted.items() if name != "n_recur"}
 
 
 def published_minima() -> pd.DataFrame:

@@ -13,11 +13,10 @@ from typing import Annotated, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from looped import accounting
 from looped.errors import ConfigError, RecordError
 from looped.files import write_whole
 from looped.paths import runs_dir
-from looped.registry.schema import STACK, validate
+from looped.registry.schema import validate
 from looped.spec import RunSpec
 
 SCHEMA = 1
@@ -47,7 +46,7 @@ class Result(_Part):
     tokens_per_second: Positive
 
 
-class Stretch(_Part):
+class Segment(_Part):
     """Steps of a run that were trained in one way; a run that is resumed elsewhere has several."""
 
     first_step: Annotated[int, Field(ge=0)]  # counted from 0
@@ -65,7 +64,7 @@ class Provenance(_Part):
 
     created: str  # UTC date and time of the end, ISO 8601
     resumed: Annotated[int, Field(ge=0)]  # times that the run went on from a checkpoint
-    stretches: Annotated[list[Stretch], Field(min_length=1)]
+    stretches: Annotated[list[Segment], Field(min_length=1)]
     corpus_sha256: Sha256
     tokenizer_sha256: Sha256
 
@@ -98,25 +97,10 @@ class RunRecord(_Part):
 
     def row(self) -> dict:
         """This run as a row of the table of runs (`looped.registry.schema`)."""
-        spec = self.run_spec
-        model = spec.model
         return {
-            "case": spec.case,
-            "n_recur": model.n_recur,
-            "d_model": model.d_model,
-            "variant": model.variant,
-            "bptt": model.bptt,
-            "budget": spec.nominal_budget,
-            "n_params_once": accounting.n_params_once(model),
-            "n_params_rec": accounting.n_params_rec(model),
-            "n_params": accounting.n_params(model),
-            "n_tokens": self.result.n_tokens,
-            "flops_per_token": accounting.flops_per_token(model),
-            **{name: getattr(model, name) for name in STACK},
+            **self.run_spec.row(),
             "val_loss": self.result.val_loss,
             "val_loss_se": self.result.val_loss_se,
-            "seed": spec.train.seed,
-            "run_id": self.run_id,
             "source": "measured",
         }
 

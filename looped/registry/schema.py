@@ -3,7 +3,7 @@
     case             name of the study that the run belongs to; `baseline` holds the r = 1 anchor
     n_recur          r, times the loop block runs
     d_model          width of the model
-    variant          how the prelude enters each recurrence (`looped.config.VARIANTS`)
+    variant          how the prelude enters each recurrence (`looped.variants`, or any name)
     bptt             last recurrences that carried gradient; missing = all
     budget           nominal training FLOPs
     n_params_once    parameters that run once per token, split `stated`
@@ -31,7 +31,6 @@ from typing import Annotated, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from looped.config import VARIANTS
 from looped.errors import RecordError
 from looped.spec import BUDGET_TOLERANCE
 
@@ -51,7 +50,7 @@ class Run(BaseModel):
     case: str = "baseline"
     n_recur: Whole | None = None
     d_model: Whole | None = None
-    variant: Literal[VARIANTS] | None = None
+    variant: str | None = None
     bptt: Whole | None = None
     budget: Count | None = None
     n_params_once: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
