@@ -18,9 +18,12 @@ from looped.errors import pick
 class Sizes(Protocol):
     """The fields of `ModelConfig` that counts of a variant may depend on, besides the width."""
 
-    n_recur: int
-    n_loop: int
-    n_lanes: int
+    @property
+    def n_recur(self) -> int: ...
+    @property
+    def n_loop(self) -> int: ...
+    @property
+    def n_lanes(self) -> int: ...
 
 
 def _nothing(*sizes: Any) -> int:

@@ -8,7 +8,6 @@ import looped
 from looped import RecordError
 from looped.paths import runs_dir
 from looped.registry.schema import COLUMNS, validate
-from looped.variants import VARIANTS
 
 
 def test_the_paper_has_116_baseline_runs_in_24_cells(runs):
@@ -157,7 +156,6 @@ def test_numbers_may_name_a_case(write):
         ({"n_recur": [1, 1.5]}, "n_recur", 1.5, "valid integer", "whole number"),
         ({"n_recur": [1, 0]}, "n_recur", 0, "greater than 0", "whole number"),
         ({"n_params_rec": [4e6, -2e6]}, "n_params_rec", -2e6, "greater", "Correct the value"),
-        ({"variant": ["none", "gated"]}, "variant", "gated", VARIANTS[-1], "Correct the value"),
         ({"source": ["measured", "web"]}, "source", "web", "digitised", "Correct the value"),
     ],
 )

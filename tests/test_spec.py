@@ -9,6 +9,7 @@ from looped import ConfigError, ModelConfig, accounting, d_model_of_width
 from looped.registry.schema import COLUMNS
 from looped.spec import RunSpec, TrainConfig
 from looped.studies import RECIPES
+from looped.studies.base import TrainOverrides
 from looped.studies.laptop import laptop_run
 from looped.studies.paper import BATCH_TOKENS, paper_run
 
