@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from looped.registry import published
 from looped.registry.laptop import laptop_runs
 from looped.registry.paper import paper_runs
+
+__all__ = ["SOURCES", "published"]
 
 SOURCES: dict[str, Callable[[], pd.DataFrame]] = {"paper": paper_runs, "laptop": laptop_runs}

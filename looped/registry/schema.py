@@ -36,7 +36,6 @@ from looped.errors import RecordError
 from looped.registry.rules import NUMBER, Violation, line, numbers, refuse
 from looped.spec import BUDGET_TOLERANCE
 
-
 CORRECT = "Correct the value, or leave it empty if it is not known"
 
 
@@ -98,8 +97,6 @@ SCHEMA: dict[str, Column] = {
 }
 
 COLUMNS = list(SCHEMA)
-STACK = ["n_prelude", "n_loop", "n_coda", "vocab_size", "seq_len"]
-"""Columns that define an architecture together with r, width, variant and bptt."""
 
 KEY = ["case", "n_recur", "d_model", "variant", "bptt", "budget", "n_params_once", "n_params_rec"]
 KEY += ["n_params", "n_tokens", "seed", "run_id"]
@@ -167,8 +164,7 @@ def _converted(name: str, frame: pd.DataFrame) -> pd.Series:
     """A column in its own type: float, Int64, or text with None where it is missing."""
     column = SCHEMA[name]
     if column.kind == "text":
-        missing = pd.Series(column.default, index=frame.index, dtype=object)
-        values = frame[name] if name in frame else missing
+        values = frame[name].tolist() if name in frame else [None] * len(frame)
         texts = [column.default if pd.isna(value) else str(value) for value in values]
         return pd.Series(texts, index=frame.index)
     if column.kind == "number":
