@@ -21,13 +21,13 @@ from looped.claims.studies import (
     study_runs,
     study_se,
 )
-from looped.config import paper_config
 from looped.diagnose.equivalence import equivalence
 from looped.fitting.fit import fit
 from looped.fitting.summary import residual_summary
 from looped.laws.optimal import power_law_exponents
 from looped.registry.paper import published_claims
 from looped.registry.stacks import runs_at_width
+from looped.studies.paper import paper_config
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import pandas as pd
 from looped import accounting
 from looped.claims.ours import OURS, WHY, Ours
 from looped.claims.studies import STUDIES, study_fit, study_se
-from looped.config import d_model_of_width, paper_config
 from looped.registry.paper import published_claims, published_counts
 from looped.splits import SPLITS
+from looped.studies.paper import d_model_of_width, paper_config
 
 REPRODUCED, WITHIN_READING = "reproduced", "reproduced within the reading"
 DIFFERS, REPORTED = "differs", "reported only"

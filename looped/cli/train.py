@@ -14,9 +14,9 @@ import typer
 import looped
 from looped.cli import options as opt
 from looped.cli import show
-from looped.recipes import RECIPES
 from looped.registry.record import RunRecord
 from looped.spec import RunSpec
+from looped.studies import RECIPES
 
 STOPPED = "stopped; the same command goes on from the last checkpoint"
 

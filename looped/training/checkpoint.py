@@ -33,7 +33,7 @@ class State:
     step: int = 0  # optimiser steps done; the position in the data follows from it
     seconds: float = 0.0  # of training, validation not counted
     resumed: int = 0  # times that the run went on from a checkpoint
-    stretches: list[dict] = field(default_factory=list)  # how it was run: `record.Stretch`
+    stretches: list[dict] = field(default_factory=list)  # how it was run: `record.Segment`
 
 
 def save(run: Path, state: State, model: LoopedLM, optimizer_state: dict, keep: int) -> Path:

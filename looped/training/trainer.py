@@ -17,7 +17,7 @@ from looped.data.order import batch_indices, rank_part
 from looped.errors import ConfigError, TrainingError
 from looped.model.attention import choose_backend
 from looped.model.looped_lm import LoopedLM
-from looped.registry.record import Provenance, Result, RunRecord, Stretch
+from looped.registry.record import Provenance, Result, RunRecord, Segment
 from looped.spec import RunSpec
 from looped.training import hardware
 from looped.training.distributed import Ranks
@@ -190,7 +190,7 @@ class Trainer:
 
     def _begin_stretch(self) -> None:
         """Note how the steps from here on are trained, where that is not as before."""
-        stretch = Stretch(
+        stretch = Segment(
             first_step=self.state.step,
             hardware=hardware.hardware_name(self.ranks.device),
             n_processes=self.ranks.world_size,
