@@ -229,9 +229,7 @@ def test_another_number_of_recurrences_only_where_it_has_a_meaning():
             model.loss(text, n_recur=0)
     for variant in ("none", "hyperconnect"):
         model = LoopedLM(tiny(variant))
-        with pytest.raises(
-            ConfigError, match="defined for the trained n_recur only"
-        ):
+        with pytest.raises(ConfigError, match="defined for the trained n_recur only"):
             model(text, n_recur=2)
         assert torch.equal(model(text), model(text, n_recur=model.config.n_recur))
 

@@ -11,8 +11,8 @@ from looped.fitting.result import Bootstrap, FitResult
 from looped.fitting.summary import fit_table
 from looped.laws.law import Law
 from looped.laws.optimal import exponents, power_law_exponents
+from looped.registry import published
 from looped.registry.cells import CELL
-from looped.registry.paper import published_claims
 from looped.splits import SPLITS
 
 FITTED = ["phi", "alpha", "beta", "E", "r2", "rmse"]
@@ -39,7 +39,7 @@ def beside_published(fits: Mapping[str, FitResult], studies: Mapping[str, str]) 
     Returns:
         fit (label, or "published"), n_runs, phi, alpha, beta, E, r2, rmse.
     """
-    printed = published_claims().set_index("id")["value"]
+    printed = published.claims().set_index("id")["value"]
     rows = []
     for (_, fitted), study in zip(fit_table(dict(fits)).iterrows(), studies.values(), strict=True):
         claims = {name: float(printed.get(f"{name}_{study}", "nan")) for name in FITTED}
@@ -174,15 +174,17 @@ def equivalents(fits: Mapping[str, FitResult], config: ModelConfig) -> pd.DataFr
     Returns:
         split, unique, equal in loss, low, high, equal in cost.
     """
-    rows = []
-    for split, fit in fits.items():
-        found = equivalence(fit, config)
-        low, high = found["n_params_effective_interval"]  # type: ignore[misc]
-        numbers = [found["n_params"], found["n_params_effective"], low, high]
-        rows.append([split, *(n / 1e6 for n in [*numbers, found["n_params_equal_cost"]])])  # type: ignore[operator]
-    return pd.DataFrame(
-        rows, columns=["split", "unique", "equal in loss", "low", "high", "equal in cost"]
-    )
+    columns = {
+        "unique": "n_params",
+        "equal in loss": "n_params_effective",
+        "low": "n_params_effective_low",
+        "high": "n_params_effective_high",
+        "equal in cost": "n_params_equal_cost",
+    }
+    found = pd.DataFrame([equivalence(fit, config) for fit in fits.values()]) / 1e6
+    table = pd.DataFrame({heading: found[name] for heading, name in columns.items()})
+    table.insert(0, "split", list(fits))
+    return table
 
 
 def matched(fit: FitResult | Law, config: ModelConfig, budget: float) -> pd.DataFrame:

@@ -9,9 +9,9 @@ from looped.config import ModelConfig
 from looped.fitting.holdout import HoldOut, predict_draws
 from looped.fitting.isoflop import loss_gaps
 from looped.fitting.result import FitResult
-from looped.grids import get_grid
+from looped.registry import published
 from looped.registry.cells import CELL
-from looped.registry.paper import published_claims
+from looped.studies import get_grid
 
 GAP = "Gap"
 
@@ -29,7 +29,7 @@ def reported_pair(
     }
     if source != "paper" or not {(r, d_model, n_tokens) for r in pair} <= trained:
         return np.nan, np.nan, np.nan
-    claims = published_claims().set_index("id")["value"]
+    claims = published.claims().set_index("id")["value"]
     first, second = (float(claims[f"extrap_r{r}"]) for r in pair)
     return first, second, float(claims["extrap_gap"])
 
