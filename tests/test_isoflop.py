@@ -38,7 +38,7 @@ def test_published_minima_of_the_case_studies(case):
 
 
 def test_a_published_minimum_beyond_its_runs_is_refused_here():
-    both = published(
+    both = beside_published(
         "truncated_bptt", isoflop_minima(looped.load_runs("paper", case="truncated_bptt"))
     )
     refused = both[both["refusal"] != ""]

@@ -9,7 +9,7 @@ import pandas as pd
 from looped.diagnose.delta import DeltaPhi, delta_phi
 from looped.diagnose.plan import Plan
 from looped.fitting.fit import fit
-from looped.registry import load_runs
+from looped.registry.read import load_runs
 from looped.registry.stacks import runs_at_width, stack_of
 
 MIN_WIDTHS = 3  # that a parabola needs
