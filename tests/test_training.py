@@ -25,6 +25,7 @@ from looped.registry.record import read_record  # noqa: E402
 from looped.training import checkpoint, metrics, names, trainer  # noqa: E402
 from looped.training.distributed import Ranks, choose_device  # noqa: E402
 from looped.training.loop import open_corpus  # noqa: E402
+from looped.training.signals import stop_signals  # noqa: E402
 from looped.training.validate import validate  # noqa: E402
 
 
@@ -181,7 +182,7 @@ class TestResume:
         assert first.hardware != second.hardware == "another kind"
 
     def test_a_second_signal_does_not_wait_for_the_step(self):
-        with trainer._stop_signals() as stopped:
+        with stop_signals() as stopped:
             signal.raise_signal(signal.SIGINT)
             assert stopped.is_set()
             with pytest.raises(KeyboardInterrupt):

@@ -84,7 +84,7 @@ def test_what_a_new_variant_does_not_support_is_refused_with_its_reason(gated):
     with pytest.raises(looped.ConfigError, match="the gates of every recurrence; use bptt=None"):
         looped.laptop_run(32, 4, variant=gated, bptt=2)
     model = LoopedLM(looped.laptop_run(32, 4, variant=gated).model)
-    with pytest.raises(looped.ConfigError, match="'gated'.* for the trained n_recur only"):
+    with pytest.raises(looped.ConfigError, match=r"'gated'.* for the trained n_recur only"):
         model.hidden(model.embed.weight[:1, :4].long(), n_recur=2)
 
 
