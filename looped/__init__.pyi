@@ -2,6 +2,7 @@
 
 from . import accounting as accounting
 from . import figures as figures
+from . import tables as tables
 from .accounting import counts as counts
 from .claims.tables import claims_table as claims_table
 from .claims.tables import count_table as count_table
@@ -51,10 +52,11 @@ from .model.decoding import generate as generate
 from .paths import runs_dir as runs_dir
 from .quantities import QUANTITIES as QUANTITIES
 from .registry import SOURCES as SOURCES
-from .registry import load_runs as load_runs
+from .registry import published as published
 from .registry.cells import pooled_sd as pooled_sd
 from .registry.cells import seed_noise as seed_noise
 from .registry.ingest import ingest as ingest
+from .registry.read import load_runs as load_runs
 from .registry.record import RunRecord as RunRecord
 from .registry.record import load_records as load_records
 from .registry.stacks import runs_at_width as runs_at_width

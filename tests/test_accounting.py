@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from looped import ModelConfig, accounting, d_model_of_width, paper_config
-from looped.registry.paper import published_counts
+from looped.registry import published
 from looped.studies.paper import BATCH_TOKENS, case_config
 from looped.variants import VARIANTS
 
 COUNTS = [
     (row.n_recur, row.width, row.log_n_params, row.log_flops_per_token)
-    for row in published_counts().itertuples()
+    for row in published.counts().itertuples()
 ]
 
 

@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 
 import looped
 from looped import ConfigError, RecordError, accounting
+from looped.accounting import STACK
 from looped.cli import app as looped_app
 from looped.cli import options as opt
 from looped.cli.ingest import ingest_command
 from looped.registry.ingest import ingest
 from looped.registry.ingest.columns import ALIASES, KNOWN, map_columns, plain
-from looped.registry.schema import COLUMNS, STACK
+from looped.registry.schema import COLUMNS
 
 PAPER = {"n_layers": 20}
 """What the table of runs does not hold of the paper's stacks; the other sizes are the defaults."""

@@ -67,7 +67,7 @@ def test_the_anchor_of_a_case_stays_unless_it_is_declined():
     ("selection", "message"),
     [
         ({"source": "papers"}, r"got 'papers', expected one of"),
-        ({"case": "loops"}, "case: got 'loops', expected one of .*'truncated_bptt'"),
+        ({"case": "loops"}, "case: got 'loops', expected one of .*truncated_bptt.* of 'paper'"),
         ({"n_recur": 3}, r"no run .* is left by n_recur=3.* it has n_recur \[1, 2, 4, 8\]"),
         ({"budget_max": 1.0}, "no run .* is left by .*budget_max=1.0.*budgets .*4.64e"),
         ({"columns": {"val_loss": "loss"}}, "columns name those of a CSV file"),

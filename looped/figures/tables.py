@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from looped.figures.render import csv_link
-from looped.quantities import quantity
+from looped.quantities import QUANTITIES, quantity
 
 MISSING = "–"
 
@@ -52,7 +52,15 @@ class Table:
         return csv_link({"name": self.name, "csv": self.csv})
 
 
-def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None = None) -> Table:
+def table(
+    frame: pd.DataFrame,
+    *,
+    name: str,
+    caption: str,
+    formats: dict[str, str] | None = None,
+    like: str | None = None,
+    missing: str = "",
+) -> "Table | Note":
     """A numbered table of the rows of `frame` (without its index), to be a cell's last expression.
 
     Args:
@@ -60,6 +68,8 @@ def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None 
         caption: MyST text on one line; may hold numbers, mathematics and citations.
         formats: format specifications in place of those of `looped.QUANTITIES`, such as
             `{"phi": ".4f"}`. Floats without either show four significant digits.
+        like: a quantity whose format the columns of no known quantity take.
+        missing: a remark to show in place of a table without rows.
 
     Raises:
         ValueError: a name that cannot be a label, no caption, or a format for a column that the
@@ -72,9 +82,12 @@ def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None 
         raise ValueError(f"table {name!r} has no caption: say in a sentence what it shows")
     if unknown := sorted(set(formats) - set(frame.columns)):
         raise ValueError(f"table {name!r}: formats for {unknown}, but columns {list(frame)}")
+    if frame.empty and missing:
+        return note(missing)
     known = {column: quantity(str(column)) for column in frame}
+    default = QUANTITIES[like].format if like else None
     columns = [
-        _texts(frame[column], formats.get(column, about.format if about else None))
+        _texts(frame[column], formats.get(column, about.format if about else default))
         for column, about in known.items()
     ]
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in frame]
