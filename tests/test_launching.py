@@ -109,7 +109,7 @@ class TestEngines:
         assert status.loc[bad.run_id, "state"] == "failed"
         assert "is not finite" in status.loc[bad.run_id, "failure"]
         assert status.loc[killed.run_id, "state"] == "failed"
-        assert "without a word" in status.loc[killed.run_id, "failure"]
+        assert "without an error message" in status.loc[killed.run_id, "failure"]
 
         written = {
             path: path.stat().st_mtime_ns for path in tmp_path.glob("*/????????????????.json")
