@@ -7,6 +7,7 @@ from .config import ModelConfig as ModelConfig
 from .config import d_model_of_width as d_model_of_width
 from .config import paper_config as paper_config
 from .data.corpus import Corpus as Corpus
+from .data.prepare import prepare_corpus as prepare_corpus
 from .diagnose.delta import DeltaPhi as DeltaPhi
 from .diagnose.delta import delta_phi as delta_phi
 from .diagnose.equivalence import break_even_phi as break_even_phi

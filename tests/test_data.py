@@ -16,7 +16,7 @@ from looped.cli.data import app
 from looped.data import prepare as preparing
 from looped.data.corpus import Corpus, RowSet, default_folder
 from looped.data.order import batch_indices, rank_part
-from looped.data.prepare import prepare
+from looped.data.prepare import prepare_corpus
 from looped.data.sources.files import OwnText
 from looped.data.tokenizer import BOS, bos_id, load_tokenizer, token_ids, train_tokenizer
 from looped.errors import ConfigError
@@ -43,7 +43,7 @@ def texts(tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished(texts, tmp_path_factory):
     """A corpus that was prepared without an interruption."""
-    return prepare(OwnText(texts), out=tmp_path_factory.mktemp("corpus") / "c", **SETTINGS)
+    return prepare_corpus(OwnText(texts), out=tmp_path_factory.mktemp("corpus") / "c", **SETTINGS)
 
 
 @pytest.fixture(autouse=True)
@@ -103,14 +103,14 @@ def test_the_tokenizer_has_seen_training_documents_only(finished, texts):
 
 
 def test_preparing_twice_gives_the_same_bytes(finished, texts, tmp_path):
-    again = prepare(OwnText(texts), out=tmp_path / "c", **SETTINGS)
+    again = prepare_corpus(OwnText(texts), out=tmp_path / "c", **SETTINGS)
     assert contents(again.folder) == contents(finished.folder)
     assert again.sha256 == finished.sha256
 
 
 def test_preparing_a_finished_corpus_opens_it(finished, texts, monkeypatch):
     monkeypatch.setattr(preparing, "_Preparation", None)
-    assert prepare(OwnText(texts), out=finished.folder, **SETTINGS).sha256 == finished.sha256
+    assert prepare_corpus(OwnText(texts), out=finished.folder, **SETTINGS).sha256 == finished.sha256
 
 
 @pytest.mark.parametrize("last", [0, 1, 3, 8, 15, 22])
@@ -123,10 +123,10 @@ def test_interrupted_between_batches_it_resumes_to_the_same_bytes(finished, text
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
+        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
     with pytest.raises(FileNotFoundError, match="not finished"):
         Corpus.open(tmp_path)
-    assert contents(prepare(OwnText(texts), out=tmp_path, **SETTINGS).folder) == contents(
+    assert contents(prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS).folder) == contents(
         finished.folder
     )
 
@@ -149,21 +149,21 @@ def test_killed_before_any_rename_it_resumes_to_the_same_bytes(
         count(old, new)
 
     monkeypatch.setattr(files.os, "replace", count)
-    whole = contents(prepare(source, out=tmp_path / "whole", **settings).folder)
+    whole = contents(prepare_corpus(source, out=tmp_path / "whole", **settings).folder)
     n_renames = len(renames)
     assert n_renames > 10  # tokenizer, states, shards, manifest
     for last in range(n_renames):
         renames.clear()
         monkeypatch.setattr(files.os, "replace", die)
         with pytest.raises(KeyboardInterrupt):
-            prepare(source, out=tmp_path / str(last), **settings)
+            prepare_corpus(source, out=tmp_path / str(last), **settings)
         monkeypatch.setattr(files.os, "replace", real)
-        assert contents(prepare(source, out=tmp_path / str(last), **settings).folder) == whole
+        assert contents(prepare_corpus(source, out=tmp_path / str(last), **settings).folder) == whole
 
 
 def test_progress_counts_the_tokens_of_both_subsets(texts, tmp_path):
     seen = []
-    corpus = prepare(
+    corpus = prepare_corpus(
         OwnText([texts]),
         out=tmp_path,
         progress=lambda done, total: seen.append((done, total)),
@@ -193,7 +193,7 @@ def stop_in_training(tokens=0):
 
 def test_a_resumed_preparation_reads_only_what_is_missing(texts, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        prepare(OwnText(texts), out=tmp_path, progress=stop_in_training(200 * 32), **SETTINGS)
+        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop_in_training(200 * 32), **SETTINGS)
     places = []
 
     class Watched(OwnText):
@@ -201,7 +201,7 @@ def test_a_resumed_preparation_reads_only_what_is_missing(texts, tmp_path):
             places.append((subset, after))
             return super().documents(subset, after)
 
-    prepare(Watched(texts), out=tmp_path, **SETTINGS)
+    prepare_corpus(Watched(texts), out=tmp_path, **SETTINGS)
     assert [subset for subset, _ in places] == ["train"]
     assert places[0][1] > (0, 500)
 
@@ -211,7 +211,7 @@ def test_a_second_preparation_waits_for_the_first(texts, finished, tmp_path, cap
     folder.mkdir()
     with preparing._lock(folder):
         second = threading.Thread(
-            target=lambda: prepare(OwnText(texts), out=folder, **SETTINGS), daemon=True
+            target=lambda: prepare_corpus(OwnText(texts), out=folder, **SETTINGS), daemon=True
         )
         second.start()
         second.join(0.3)
@@ -224,15 +224,15 @@ def test_a_second_preparation_waits_for_the_first(texts, finished, tmp_path, cap
 
 def test_another_request_for_the_same_folder(finished, texts, tmp_path):
     with pytest.raises(ConfigError, match="holds another corpus: seq_len 32, not 16"):
-        prepare(OwnText(texts), out=finished.folder, **SETTINGS | {"seq_len": 16})
+        prepare_corpus(OwnText(texts), out=finished.folder, **SETTINGS | {"seq_len": 16})
     with pytest.raises(KeyboardInterrupt):
-        prepare(OwnText(texts), out=tmp_path, progress=stop_in_training(), **SETTINGS)
+        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop_in_training(), **SETTINGS)
     with pytest.raises(ConfigError, match="vocab_size 300, not 280"):
-        prepare(OwnText(texts), out=tmp_path, **SETTINGS | {"vocab_size": 280})
+        prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS | {"vocab_size": 280})
 
 
 def test_tokens_are_rounded_up_to_rows(texts, finished, tmp_path):
-    some = prepare(OwnText(texts), out=tmp_path, n_tokens=100 * 32 + 1, **SETTINGS)
+    some = prepare_corpus(OwnText(texts), out=tmp_path, n_tokens=100 * 32 + 1, **SETTINGS)
     assert len(some.train) == 101
     np.testing.assert_array_equal(
         some.train.rows(np.arange(101)), finished.train.rows(np.arange(101))
@@ -243,7 +243,7 @@ def test_tokens_are_rounded_up_to_rows(texts, finished, tmp_path):
 def test_validation_ends_at_the_rows_of_the_source(texts, finished, tmp_path):
     source = OwnText(texts)
     source.validation_rows = 3
-    few = prepare(source, out=tmp_path, **SETTINGS)
+    few = prepare_corpus(source, out=tmp_path, **SETTINGS)
     assert len(few.validation) == 3
     np.testing.assert_array_equal(
         few.validation.rows(np.arange(3)), finished.validation.rows(np.arange(3))
@@ -254,9 +254,9 @@ def test_validation_ends_at_the_rows_of_the_source(texts, finished, tmp_path):
 def test_too_little_text_for_a_row(tmp_path):
     (tmp_path / "a.txt").write_text("one short text", encoding="utf-8")
     with pytest.raises(ValueError, match="too few"):
-        prepare(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=4000)
+        prepare_corpus(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=4000)
     with pytest.raises(ValueError, match="validation subset of 'text' does not fill a row"):
-        prepare(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=257)
+        prepare_corpus(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=257)
 
 
 @pytest.mark.parametrize(
@@ -276,14 +276,14 @@ def test_too_little_text_for_a_row(tmp_path):
     ],
 )
 def test_damage_is_found_on_opening(texts, tmp_path, change, problem):
-    folder = prepare(OwnText(texts), out=tmp_path, **SETTINGS).folder
+    folder = prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS).folder
     change(folder)
     with pytest.raises(ValueError, match=f"damaged: .*{problem}.*looped data prepare"):
         Corpus.open(folder)
 
 
 def test_a_changed_token_is_found_by_verify(texts, tmp_path):
-    corpus = prepare(OwnText(texts), out=tmp_path, **SETTINGS)
+    corpus = prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS)
     corpus.verify()
     with open(tmp_path / "train-00002.npy", "r+b") as file:
         file.seek(-1, os.SEEK_END)

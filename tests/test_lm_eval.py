@@ -1,4 +1,4 @@
-"""The adapter of lm-eval: the harness's own splitting and averaging, against our numbers."""
+"""The adapter for lm-eval: its token split and averages give the same numbers as `score`."""
 
 import json
 import math
@@ -51,7 +51,7 @@ metric_list:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Folder of a run of seconds, its corpus, and the adapter of its model."""
+    """Folder of a short run, its corpus, and the adapter of its model."""
     corpus = make_corpus(tmp_path_factory.mktemp("corpus"))
     folder = tmp_path_factory.mktemp("run")
     looped.train(spec_of(), folder, corpus=corpus, device="cpu", progress=False)
@@ -68,17 +68,18 @@ def nats(lm, corpus, examples):
     return np.array([each.nats.sum() for each in score(lm.model, pairs)])
 
 
-def test_continuations_have_our_likelihood(trained):
+def test_continuations_have_the_likelihood_of_score(trained):
     _, corpus, lm = trained
     examples = draw_examples("varassign_d0_math", 20, n_shots=0, seed=4)
     examples += [Example("the loop ", "runs again"), Example("", "the loop"), Example("a", " b")]
     pairs = encode_pairs(corpus.tokenizer(), corpus.bos_id, examples)
-    ours = [(-each.nats.sum(), each.greedy) for each in score(lm.model, pairs)]
+    expected = score(lm.model, pairs)
     before = lm.n_truncated
-    asked = requests("loglikelihood", *[(e.context, e.continuation) for e in examples])
-    theirs = lm.loglikelihood(asked, disable_tqdm=True)
-    np.testing.assert_allclose([t[0] for t in theirs], [o[0] for o in ours], rtol=1e-5)
-    assert [t[1] for t in theirs] == [o[1] for o in ours]
+    arguments = requests("loglikelihood", *[(e.context, e.continuation) for e in examples])
+    got = lm.loglikelihood(arguments, disable_tqdm=True)
+    log_p = [-each.nats.sum() for each in expected]
+    np.testing.assert_allclose([value for value, _ in got], log_p, rtol=1e-5)
+    assert [greedy for _, greedy in got] == [each.greedy for each in expected]
     assert lm.n_truncated - before == sum(len(c) + len(r) > SEQ_LEN + 1 for c, r in pairs) > 0
 
 
@@ -104,8 +105,8 @@ def test_text_is_generated_up_to_the_first_stop(trained):
     written = tokenizer.decode(looped.generate(lm.model, [prompt], 8)[0])
     options = {"max_gen_toks": 8, "until": []}
     stop = written[len(written) // 2]
-    asked = [("the loop", options), ("the loop", options | {"until": [stop]})]
-    whole, cut = lm.generate_until(requests("generate_until", *asked))
+    prompts = [("the loop", options), ("the loop", options | {"until": [stop]})]
+    whole, cut = lm.generate_until(requests("generate_until", *prompts))
     assert whole == written.partition("<|bos|>")[0]
     assert cut == whole.partition(stop)[0]
     sampled = options | {"do_sample": True, "top_k": 20}
@@ -116,8 +117,8 @@ def test_text_is_generated_up_to_the_first_stop(trained):
         lm.generate_until(requests("generate_until", ("a", options | {"top_p": 0.9})))
 
 
-def test_a_local_task_gives_our_numbers(trained, tmp_path):
-    """The whole way, without a network: command, harness, YAML file, data in JSON lines."""
+def test_the_command_evaluates_a_local_task_without_a_network(trained, tmp_path):
+    """From the command through lm-eval and a YAML file to data in JSON lines."""
     folder, corpus, lm = trained
     examples = draw_examples("induction_head", 12, seed=9)
     rows = [

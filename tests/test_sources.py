@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from looped.config import PAPER_VOCAB
 from looped.data.corpus import Corpus
-from looped.data.prepare import prepare
+from looped.data.prepare import prepare_corpus
 from looped.data.sources import SOURCES, hub, laptop, laptop_texts
 from looped.data.sources.base import subset_of
 from looped.data.sources.files import OwnText
@@ -114,7 +114,7 @@ def test_documents_after_a_place(fineweb, tokenizer, place):
 
 def test_the_expected_tokens_are_estimated_from_the_files_read(fineweb, tokenizer, tmp_path):
     seen = []
-    prepare(
+    prepare_corpus(
         FineWebEdu(fineweb, tokenizer),
         seq_len=32,
         out=tmp_path / "c",
@@ -146,7 +146,7 @@ def test_the_files_of_a_repository_are_those_of_its_newest_commit(monkeypatch):
 
 def test_fineweb_from_a_folder(fineweb, tokenizer, tmp_path):
     source = FineWebEdu(fineweb, tokenizer)
-    corpus = prepare(source, seq_len=32, out=tmp_path / "c")
+    corpus = prepare_corpus(source, seq_len=32, out=tmp_path / "c")
     first = corpus.tokenizer().decode(list(corpus.train.rows([0])[0][1:]))
     assert "document" in first
     assert corpus.vocab_size == 257
@@ -167,7 +167,7 @@ def test_after_a_network_failure_the_shards_remain_and_it_resumes(
     fineweb, tokenizer, tmp_path, monkeypatch
 ):
     settings = {"seq_len": 32, "shard_rows": 32}
-    whole = prepare(FineWebEdu(fineweb, tokenizer), out=tmp_path / "whole", **settings)
+    whole = prepare_corpus(FineWebEdu(fineweb, tokenizer), out=tmp_path / "whole", **settings)
     real, opened = pq.ParquetFile.read_row_group, []
 
     def fail_later(self, *args, **kwargs):
@@ -178,17 +178,17 @@ def test_after_a_network_failure_the_shards_remain_and_it_resumes(
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", fail_later)
     with pytest.raises(OSError, match=r"stopped reading .*network is gone.*run the same command"):
-        prepare(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
+        prepare_corpus(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
     assert len(list((tmp_path / "c").glob("train-*.npy"))) > 4
     monkeypatch.undo()
-    again = prepare(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
+    again = prepare_corpus(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
     assert again.manifest == whole.manifest
 
 
 def test_packed_rows_are_used_unchanged(tmp_path, tokenizer):
     train, validation = packed(tmp_path, score=[1] * 50, name=["a"] * 50)
     source = PackedFineWebEdu(tmp_path, tokenizer)
-    corpus = prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
+    corpus = prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
     np.testing.assert_array_equal(corpus.train.rows(np.arange(100)), train)
     np.testing.assert_array_equal(corpus.validation.rows(np.arange(50)), validation)
     assert corpus.manifest["train"]["discarded_tokens"] == 0
@@ -197,7 +197,7 @@ def test_packed_rows_are_used_unchanged(tmp_path, tokenizer):
 def test_packed_rows_after_an_interruption(tmp_path, tokenizer):
     packed(tmp_path)
     source = PackedFineWebEdu(tmp_path, tokenizer)
-    whole = prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "whole")
+    whole = prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "whole")
     calls = []
 
     def stop(done, total):
@@ -206,8 +206,8 @@ def test_packed_rows_after_an_interruption(tmp_path, tokenizer):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "c", progress=stop)
-    again = prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
+        prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "c", progress=stop)
+    again = prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
     assert again.manifest == whole.manifest
 
 
@@ -215,9 +215,9 @@ def test_packed_rows_of_another_length_or_vocabulary_are_refused(tmp_path, token
     packed(tmp_path)
     source = PackedFineWebEdu(tmp_path, tokenizer)
     with pytest.raises(ValueError, match=r"rows of 33 to 33 tokens, expected seq_len . 1 = 65"):
-        prepare(source, seq_len=64, out=tmp_path / "c")
+        prepare_corpus(source, seq_len=64, out=tmp_path / "c")
     with pytest.raises(ConfigError, match="vocab_size: got 300, but the tokenizer"):
-        prepare(source, seq_len=32, vocab_size=300, out=tmp_path / "d")
+        prepare_corpus(source, seq_len=32, vocab_size=300, out=tmp_path / "d")
 
 
 def test_packed_rows_with_two_list_columns(tmp_path, tokenizer):
@@ -225,7 +225,7 @@ def test_packed_rows_with_two_list_columns(tmp_path, tokenizer):
     with pytest.raises(
         ValueError, match=r"one column of lists of tokens, got \['tokens', 'other'\]"
     ):
-        prepare(PackedFineWebEdu(tmp_path, tokenizer), seq_len=32, out=tmp_path / "c")
+        prepare_corpus(PackedFineWebEdu(tmp_path, tokenizer), seq_len=32, out=tmp_path / "c")
 
 
 def test_packed_rows_of_another_tokenizer(tmp_path, tokenizer):
@@ -235,11 +235,11 @@ def test_packed_rows_of_another_tokenizer(tmp_path, tokenizer):
         rows = [[0] + [400] * 32] * 50
         pq.write_table(pa.table({"tokens": pa.array(rows, type=pa.list_(pa.uint16()))}), file)
     with pytest.raises(ValueError, match=r"tokens of 0 to 400 .* tokenizer has 257"):
-        prepare(source, seq_len=32, out=tmp_path / "c")
+        prepare_corpus(source, seq_len=32, out=tmp_path / "c")
     for file in tmp_path.glob("*.parquet"):
         pq.write_table(pa.table({"tokens": pa.array([[5] * 33] * 50)}), file)
     with pytest.raises(ValueError, match="a row does not begin with token 0"):
-        prepare(source, seq_len=32, out=tmp_path / "d")
+        prepare_corpus(source, seq_len=32, out=tmp_path / "d")
 
 
 def test_a_folder_without_enough_files(tmp_path, tokenizer):
@@ -254,7 +254,7 @@ def test_a_vocabulary_beyond_16_bits(fineweb, tmp_path):
     file = tmp_path / "tokenizer.json"
     big.save(str(file))
     with pytest.raises(ConfigError, match="got 70257, expected at most 65536"):
-        prepare(FineWebEdu(fineweb, file), out=tmp_path / "c")
+        prepare_corpus(FineWebEdu(fineweb, file), out=tmp_path / "c")
 
 
 @pytest.mark.parametrize("name", ["fineweb-edu", "fineweb-edu-packed"])
@@ -277,7 +277,7 @@ def test_a_tokenizer_that_cannot_be_fetched(fineweb, monkeypatch):
 
     monkeypatch.setattr("tokenizers.Tokenizer.from_pretrained", gated)
     with pytest.raises(ValueError, match=r"Llama-2-7b-hf.*401.*terms of a gated repository"):
-        prepare(FineWebEdu(fineweb))
+        prepare_corpus(FineWebEdu(fineweb))
 
 
 def test_an_extra_that_is_missing():
@@ -390,7 +390,7 @@ def test_the_laptop_corpus(tmp_path, monkeypatch):
     files = laptop.Package.files
     monkeypatch.setattr(laptop.Package, "files", lambda package: files(package)[::8])
     source = Laptop()
-    corpus = prepare(source, n_tokens=20_000, vocab_size=257, seq_len=64, out=tmp_path)
+    corpus = prepare_corpus(source, n_tokens=20_000, vocab_size=257, seq_len=64, out=tmp_path)
     texts = " ".join(document.text for document in source.documents("train"))
     assert len(texts) > 4_000_000
     for debris in ('"text":', "1913 Webster", "<br", "&nbsp;", "{{", "'''", "<--"):

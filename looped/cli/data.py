@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 from looped.cli import options as opt
 from looped.cli import show
 from looped.data.corpus import Corpus
-from looped.data.prepare import prepare
+from looped.data.prepare import prepare_corpus
 from looped.data.sources import SOURCES
 from looped.errors import ConfigError
 
@@ -51,7 +51,7 @@ def prepare_command(
         with _bar() as bar:
             made = SOURCES[source](path=where, tokenizer=tokenizer)
             task = bar.add_task("validation, then training", total=None)
-            corpus = prepare(
+            corpus = prepare_corpus(
                 made,
                 **settings,
                 progress=lambda done, total: bar.update(task, completed=done, total=total or None),

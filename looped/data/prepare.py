@@ -43,7 +43,7 @@ NO_LIMIT = sys.maxsize
 log = logging.getLogger(__name__)
 
 
-def prepare(
+def prepare_corpus(
     source: str | Source,
     *,
     seq_len: int | None = None,

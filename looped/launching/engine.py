@@ -112,14 +112,16 @@ def launch(
     engine, options = engine or Engine(), options or TrainOptions()
     runs = folders(specs, work, records)
     todo = [run for run in runs if run.state != "done"][:limit]
+
+    def report() -> None:
+        if progress:
+            progress(sum(run.record.is_file() for run in runs), len(runs))
+
     if todo:
         launcher = (_Local if engine.cluster == "local" else _Slurm)(engine, options, work)
-        launcher.run(todo, lambda: progress and progress(_n_done(runs), len(runs)))
+        launcher.run(todo, report)
+    report()
     return grid_status(specs, work, records)
-
-
-def _n_done(runs: list[RunFolder]) -> int:
-    return sum(run.record.is_file() for run in runs)
 
 
 class _Launcher:

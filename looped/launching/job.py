@@ -69,7 +69,7 @@ class Job:
 
             looped.train(run.spec, run.path, progress=None, **asdict(self.options))
             return
-        path = run.path / "asked.json"
+        path = run.path / "job.json"
         write_whole(path, json.dumps(self.spec))
         subprocess.run(self._torchrun(path, run.path), check=True)
 
