@@ -3,6 +3,10 @@
 from . import accounting as accounting
 from . import figures as figures
 from .accounting import counts as counts
+from .claims.tables import claims_table as claims_table
+from .claims.tables import count_table as count_table
+from .claims.tables import published_range as published_range
+from .claims.tables import split_table as split_table
 from .config import ModelConfig as ModelConfig
 from .config import d_model_of_width as d_model_of_width
 from .config import paper_config as paper_config
@@ -49,6 +53,7 @@ from .laws.law import Law as Law
 from .laws.optimal import exponents as exponents
 from .laws.optimal import power_law_exponents as power_law_exponents
 from .model.decoding import generate as generate
+from .paths import runs_dir as runs_dir
 from .quantities import QUANTITIES as QUANTITIES
 from .recipes import RECIPES as RECIPES
 from .recipes import laptop_run as laptop_run

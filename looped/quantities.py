@@ -1,7 +1,7 @@
 """The one vocabulary: symbol, title, unit and number format of every quantity that is shown.
 
 Figures take axis titles and tooltips from `QUANTITIES`, tables take headings and formats, and the
-terminal takes both. The key is the column name of the tables of the package.
+terminal takes both. The key is the column name in the tables of the package.
 """
 
 from typing import NamedTuple
@@ -10,30 +10,109 @@ from typing import NamedTuple
 class Quantity(NamedTuple):
     """How one quantity is shown."""
 
-    symbol: str  # short: heading of a table column, tooltip line
-    title: str = ""  # long, without unit: axis title; empty: same as the symbol
-    unit: str = ""  # of axis titles and captions: nats/token, FLOPs, parameters
+    symbol: str  # short: heading of a column, line of a tooltip
+    title: str = ""  # long, without unit: title of an axis; empty: the symbol
+    unit: str = ""  # of axis titles: nats/token, FLOPs
     format: str = ""  # Python format specification; empty: text, or four significant digits
 
     @property
     def axis(self) -> str:
-        """Axis title: the long name, with its unit in brackets where it has one."""
+        """Title of an axis: the long name, with its unit in brackets where it has one."""
         title = self.title or self.symbol
         return f"{title} ({self.unit})" if self.unit else title
 
 
 NATS = "nats/token"
+PART = "+.4f"
 
 QUANTITIES: dict[str, Quantity] = {
+    # a run
     "n_recur": Quantity("r", "Recurrences r", format="d"),
+    "budget": Quantity("C (FLOPs)", "Training compute C", "FLOPs", ".3g"),
+    "d_model": Quantity("width d", "Model width d_model", format=".0f"),
+    "width": Quantity("s", "Width multiplier", format="d"),
     "n_params": Quantity("N", "Unique parameters N", format=",.0f"),
+    "n_params_stored": Quantity("stored", "Stored parameters", format=",.0f"),
+    "n_params_once": Quantity("N once", "Parameters used once N_once", format=",.0f"),
+    "n_params_rec": Quantity("N rec", "Recurring parameters N_rec", format=",.0f"),
+    "n_params_embed": Quantity("embeddings", "Embedding parameters", format=",.0f"),
     "n_tokens": Quantity("D", "Training tokens D", format=",.0f"),
-    "budget": Quantity("C", "Training compute C", "FLOPs", ".3g"),
+    "flops_per_token": Quantity("training FLOPs", "Training compute", "FLOPs/token", ".3e"),
+    "inference_flops_per_token": Quantity(
+        "inference FLOPs", "Inference compute", "FLOPs/token", ".3e"
+    ),
+    "kv_cache_bytes_per_token": Quantity("cache bytes", "Cache", "bytes/token", ",.0f"),
+    "lr": Quantity("learning rate", "MuonH learning rate at the reference", format="g"),
+    "n_runs": Quantity("runs", "Runs", format="d"),
+    "care": Quantity("read with care"),
+    # its loss
     "val_loss": Quantity("L", "Validation loss", NATS, ".4f"),
+    "val_loss_se": Quantity("standard error", unit=NATS, format=".1e"),
+    "predicted": Quantity("predicted", "Predicted validation loss", NATS, ".4f"),
+    "residual": Quantity("residual", "Actual − predicted", NATS, "+.4f"),
+    "gap": Quantity("gap", "Loss above that of r = 1", NATS, "+.4f"),
+    "loss": Quantity("loss", "Continuation loss", NATS, ".3f"),
+    "se": Quantity("standard error", unit=NATS, format=".3f"),
+    # a fit
     "phi": Quantity("φ", "Recurrence exponent φ", format=".3f"),
-    "delta_phi": Quantity("Δφ", "Shift of φ", format="+.3f"),
+    "alpha": Quantity("α", format=".3f"),
+    "beta": Quantity("β", format=".3f"),
+    "kappa": Quantity("κ", format=".3f"),
+    "A": Quantity("A", format=".2f"),
+    "B": Quantity("B", format=".0f"),
+    "E": Quantity("E", format=".3f"),
+    "objective": Quantity("Huber sum", format=".2e"),
+    "relative_objective": Quantity(
+        "relative objective", "Huber objective relative to its minimum", format=".3f"
+    ),
+    "r2": Quantity("R²", format=".4f"),
+    "rmse": Quantity("RMSE", unit=NATS, format=".4f"),
+    "mean": Quantity("mean", unit=NATS, format="+.4f"),
+    "max_abs": Quantity("largest", unit=NATS, format=".4f"),
+    "max_abs_residual": Quantity("largest", unit=NATS, format=".4f"),
+    "starts_at_optimum": Quantity("arrived", format=".0%"),
     "low": Quantity("low", "Lower end of the interval", format=".3f"),
     "high": Quantity("high", "Upper end of the interval", format=".3f"),
-    "rmse": Quantity("RMSE", "Root mean square residual", NATS, ".4f"),
-    "r2": Quantity("R²", "Share of the variance explained", format=".4f"),
+    "edge_error": Quantity("±", "Monte Carlo error of the interval's ends", format=".3f"),
+    "n_resamples": Quantity("resamples", "Bootstrap resamples", format="d"),
+    # a shift
+    "delta_phi": Quantity("Δφ", "Shift of φ", format="+.3f"),
+    "p_sign": Quantity("sign", "Share of resamples with the estimate's sign", format=".0%"),
+    "change": Quantity("change", "Change of the loss", NATS, PART),
+    "phi_baseline": Quantity("φ baseline", "φ of the baseline", format=".3f"),
+    "phi_variant": Quantity("φ variant", "φ of the variant", format=".3f"),
+    "measured": Quantity("measured", "Measured change of the loss", NATS, PART),
+    "tokens": Quantity("tokens", unit=NATS, format=PART),
+    "capacity": Quantity("capacity", unit=NATS, format=PART),
+    "rest": Quantity("rest", unit=NATS, format=PART),
+    "misfit": Quantity("misfit", unit=NATS, format=PART),
+    "gain": Quantity("gain", unit=NATS, format=".4f"),
+    "ratio": Quantity("ratio", "Ratio to the model without recurrence", format=".3f"),
+    "difference": Quantity("difference", unit=NATS, format="+.3f"),
+    # a downstream task
+    "share": Quantity("share of the range", "Share of the range of r = 1", format="+.3f"),
+    "published": Quantity("published"),
 }
+
+SUFFIXES = {
+    "_star": "*",
+    "_low": " low",
+    "_high": " high",
+    "_baseline": " baseline",
+    "_variant": " variant",
+    "_looped": " looped",
+    "_plain": " plain",
+}
+"""Ending of a column name -> ending of its heading; the format is that of the name before it."""
+
+
+def quantity(name: str) -> Quantity | None:
+    """The quantity of a column name, also with an ending of `SUFFIXES`; None if unknown."""
+    if name in QUANTITIES:
+        return QUANTITIES[name]
+    for suffix, mark in SUFFIXES.items():
+        base = QUANTITIES.get(name.removesuffix(suffix))
+        if name.endswith(suffix) and base is not None:
+            title = (base.title or base.symbol) + mark
+            return base._replace(symbol=base.symbol + mark, title=title)
+    return None

@@ -171,12 +171,12 @@ def test_optimal_sizes_are_those_of_the_case(fit_paper):
     asked = ["--budget", 1e19, "--budget", 1e20, "--n-recur", 4, "--split", "fitted", *FEW]
     rows = as_json("optimal", *asked)
     config = looped.paper_config(640, 4)
-    expected = looped.compute_optimal(fit_paper(), config, [1e19, 1e20])
+    expected = fit_paper().law.optimal([1e19, 1e20], config)
     pd.testing.assert_frame_equal(pd.DataFrame(rows), expected, rtol=1e-4)
     truncated = as_json("optimal", *asked, "--case", "truncated_bptt")
     fit = fit_paper(case="truncated_bptt")
     config = looped.paper_config(640, 4, bptt=2)
-    expected = looped.compute_optimal(fit, config, [1e19, 1e20])["n_tokens_star"].tolist()
+    expected = fit.law.optimal([1e19, 1e20], config)["n_tokens_star"].tolist()
     assert [row["n_tokens_star"] for row in truncated] == pytest.approx(expected, rel=1e-4)
     unseen = ["--budget", 1e19, "--n-recur", 16, *FEW]
     assert as_json("optimal", *unseen)[0]["n_recur"] == 16

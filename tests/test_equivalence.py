@@ -40,9 +40,9 @@ def test_effective_parameters_are_those_of_equal_loss_at_any_tokens(fit):
     widths = np.linspace(512, 1024, 4001)
     width = np.interp(target, accounting.n_params(plain, widths), widths)
     for n_tokens in (1e9, 1e11):
-        ours = fit.predict(looped.runs_at_width(config, 1024, n_tokens=n_tokens))[0]
-        theirs = fit.predict(looped.runs_at_width(plain, width, n_tokens=n_tokens))[0]
-        assert ours == pytest.approx(theirs, abs=1e-6)
+        looped_loss = fit.predict(looped.runs_at_width(config, 1024, n_tokens=n_tokens))[0]
+        plain_loss = fit.predict(looped.runs_at_width(plain, width, n_tokens=n_tokens))[0]
+        assert looped_loss == pytest.approx(plain_loss, abs=1e-6)
 
 
 def test_a_plain_model_equals_itself(fit):
@@ -53,9 +53,7 @@ def test_a_plain_model_equals_itself(fit):
 
 def test_phi_zero_makes_looping_worth_nothing(fit):
     config = looped.paper_config(1024, 4)
-    found = looped.equivalence(
-        replace(fit, params=fit.params | {"phi": 0.0}, interval=None), config
-    )
+    found = looped.equivalence(fit.at(phi=0.0), config)
     assert found["n_params_effective"] == pytest.approx(accounting.n_params(config))
     assert "n_params_effective_interval" not in found
 
@@ -70,13 +68,13 @@ def test_a_free_loop_breaks_even_at_one(fit, n_recur):
 def test_what_costs_more_has_to_be_worth_more(fit):
     """An injection costs FLOPs; where it counts as capacity (split stated) it pays for itself."""
     linear, truncated = (looped.paper_config(640, 4, bptt=bptt) for bptt in (None, 2))
-    assert looped.break_even_phi(replace(fit, split="none"), linear, BUDGET) > 1.02
+    assert looped.break_even_phi(replace(fit.law, split="none"), linear, BUDGET) > 1.02
     assert looped.break_even_phi(fit, linear, BUDGET) == pytest.approx(1, abs=0.01)
     assert looped.break_even_phi(fit, truncated, BUDGET) < 0.95
 
 
 def test_no_phi_breaks_even_if_loops_do_not_enter_the_law(fit):
-    flat = replace(fit, params=fit.params | {"alpha": 1e-9, "beta": 0.3})
+    flat = fit.at(alpha=1e-9, beta=0.3)
     with pytest.raises(NoMinimum):
         looped.break_even_phi(flat, looped.paper_config(640, 4), BUDGET)
 
@@ -107,7 +105,7 @@ def test_each_row_matches_what_it_says(fit):
     assert table.loc["FLOPs per token", "n_tokens_plain"] == pytest.approx(
         table.loc["FLOPs per token", "n_tokens_looped"]
     )
-    best = looped.compute_optimal(fit, plain, BUDGET)["val_loss_star"].iloc[0]
+    best = fit.law.optimal(BUDGET, plain)["val_loss_star"].iloc[0]
     assert table["val_loss_plain"].min() == pytest.approx(best) == table["val_loss_plain"].iloc[0]
 
 

@@ -90,9 +90,9 @@ class TestSlider:
         counted = looped.split_params(paper.runs, paper.fit.split)
         names = {"datum": counted.astype({"n_recur": float}), "pow": np.power}
         for phi in (0.0, paper.fit.params["phi"], 1.0):
-            at = replace(paper.fit, params=paper.fit.params | {"phi": phi})
+            at = paper.fit.at(phi=phi)
             value = eval(predicted_loss(paper.fit, "phi"), names | {"phi": phi})
-            np.testing.assert_allclose(value, at.predict(paper.runs), rtol=1e-12)
+            np.testing.assert_allclose(value, at.loss(paper.runs), rtol=1e-12)
 
     def test_error_drawn_by_vega_is_that_of_the_fit(self, paper):
         drawn = drawn_text(figures.phi_slider(paper.runs, paper.fit))
@@ -156,7 +156,9 @@ class TestQuality:
         assert f"RMSE {plain.rmse:.4f}" in titles[1][1]
 
     def test_refuses_runs_of_another_fit(self, paper):
-        with pytest.raises(ValueError, match=r"115 runs with objective .* at the fit of 116 runs"):
+        with pytest.raises(
+            ValueError, match=r"115 runs with objective .* expected the 116 runs of the fit"
+        ):
             figures.residuals({"joint": (paper.runs[1:], paper.fit)})
 
     def test_refuses_no_fit(self):

@@ -62,7 +62,9 @@ def test_the_line_of_equal_phi_is_in_view_though_no_resample_comes_near(deltas):
     boot = delta.variant.interval
     far = replace(boot, draws=boot.draws | {"phi": [2.0 + phi for phi in boot.draws["phi"]]})
     params = delta.variant.params | {"phi": 2.6}
-    moved = replace(delta, variant=replace(delta.variant, interval=far, params=params))
+    moved = replace(
+        delta, variant=replace(delta.variant, interval=far, law=delta.variant.at(**params))
+    )
     points = spec_of(figures.phi_pairs({"far": moved}))["concat"][0]["layer"][0]["encoding"]
     (x_low, x_high), (y_low, _) = (points[axis]["scale"]["domain"] for axis in "xy")
     assert x_low <= y_low <= x_high
@@ -82,8 +84,8 @@ def test_nothing_to_draw_is_refused(figure):
 
 
 def test_a_shift_without_decomposition_is_refused_with_its_reason(deltas):
-    bare = deltas["truncated_bptt"].decomposition[:0]
-    why = ("no decomposition and no width shift: they need d_model of every run",)
-    without = replace(deltas["truncated_bptt"], decomposition=bare, warnings=why)
+    shift = deltas["truncated_bptt"]
+    pair = [runs.drop(columns="d_model") for runs in shift.runs]
+    without = looped.delta_phi(*pair, resamples=4, starts=4, resample_starts=1)
     with pytest.raises(ValueError, match=r"\['own'\] have no decomposition.*need d_model"):
         figures.loss_change({"own": without})

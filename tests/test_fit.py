@@ -179,7 +179,7 @@ def test_few_arrived_starts_are_reported(runs, fit_paper, monkeypatch, arrived):
     def solver(problem, starts):
         objective = np.full(len(starts), 2 * optimum.objective)
         objective[:arrived] = optimum.objective
-        return Solution(np.tile(optimum.theta, (len(starts), 1)), objective)
+        return Solution(np.tile(optimum.law.theta, (len(starts), 1)), objective)
 
     monkeypatch.setitem(SOLVERS, "batched", solver)
     fit = looped.fit(runs, starts=4)
@@ -191,16 +191,16 @@ def test_few_arrived_starts_are_reported(runs, fit_paper, monkeypatch, arrived):
 def test_doubtful_data_are_reported_and_still_fitted(runs):
     copy = runs.assign(source=runs["source"].where(runs.index > 0, "measured"))
     twice = looped.fit(copy.iloc[[0, 0, *range(1, 116)]], starts=20)
-    assert "1 runs repeat another run's settings; each counts on its own" in twice.warnings
+    assert any(text.startswith("1 runs repeat the settings") for text in twice.warnings)
     assert "runs of mixed sources: digitised, measured" in twice.warnings
     looped_only = looped.fit(looped.load_runs("paper", n_recur=[2, 4, 8]), starts=20)
     assert "no r = 1 runs: φ has no non-looped anchor" in looped_only.warnings
     one = looped.fit(runs[runs["budget"] == 1e18], starts=20)
-    assert any(text.startswith("one budget only") for text in one.warnings)
+    assert any(text.startswith("only one budget") for text in one.warnings)
     billions = looped.fit(runs.assign(n_tokens=runs["n_tokens"] / 1e9), starts=20)
     assert any(text.startswith("n_tokens from 0.") for text in billions.warnings)
     mixed = looped.fit(runs[runs["n_recur"] < 4], law="chinchilla", starts=20)
-    assert "a law of one architecture on runs of several, r = 1, 2" in mixed.warnings
+    assert "a law of one architecture on runs of r = 1, 2" in mixed.warnings
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,25 @@ def test_a_file_of_another_kind_is_no_fit(fit_paper):
 
 def test_effective_parameters_are_unique_ones_where_nothing_recurs(fit_paper, runs):
     fit = fit_paper(split="stated")
-    effective = fit.n_params_effective(runs)
+    effective = fit.law.n_eff(runs)
     plain = (runs["n_recur"] == 1).to_numpy()
     np.testing.assert_allclose(effective[plain], runs["n_params"][plain], rtol=1e-12)
     assert (effective[~plain] > runs["n_params"][~plain]).all()
     per_r = fit_paper(law="chinchilla", n_recur=4)
-    np.testing.assert_array_equal(per_r.n_params_effective(runs), runs["n_params"])
+    np.testing.assert_array_equal(per_r.law.n_eff(runs), runs["n_params"])
+
+
+def test_a_fit_shows_itself_in_a_line_a_text_and_a_table(fit_paper, runs):
+    bare = fit_paper()
+    fit = bare.with_interval(looped.bootstrap(runs, bare, resamples=300, starts=4))
+    assert len(repr(fit)) < 1000
+    assert len(repr(fit.interval)) < 1000
+    low, high = fit.interval.interval("phi")
+    for shown in (fit.summary(), fit._repr_html_()):
+        assert f"{fit.params['phi']:.6g}" in shown
+        assert f"{low:.5g} to {high:.5g}" in shown
+        assert "R² 0.99723" in shown
+        assert "split fitted" in shown
+        assert all(warning in shown for warning in fit.interval.warnings)
+    assert "held" in fit_paper(phi=0.0).summary()
+    assert "[" not in repr(bare)

@@ -1,7 +1,5 @@
 """Hold-outs and predictions: against the law that made the runs, and against plain refits."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,7 +38,7 @@ def test_exact_runs_predict_what_was_held_out(exact_runs, truth, law, pair):
     held = looped.hold_out(exact, [1e19, 2.15e19], law, **STARTS)
     assert held.rmse < 1e-6
     assert held.runs["held_out"].sum() == 20 + 16
-    beyond = replace(held.fit, params=truth[law]).predict(pair)
+    beyond = held.fit.at(**truth[law]).loss(pair)
     np.testing.assert_allclose(held.fit.predict(pair), beyond, rtol=1e-6)
 
 
@@ -103,7 +101,7 @@ def test_too_few_runs_left_are_refused(runs):
 
 
 def test_runs_without_budget_are_refused(runs):
-    with pytest.raises(ValueError, match="nominal budget of every run"):
+    with pytest.raises(ValueError, match="hold_out needs budget of every run"):
         looped.hold_out(runs.drop(columns="budget"), [1e18])
 
 
@@ -112,7 +110,7 @@ class TestPredictions:
         losses = looped.predict_draws(fit_paper(), resampled, pair)
         assert losses.shape == (60, 2)
         third = {name: values[3] for name, values in resampled.draws.items()}
-        expected = replace(fit_paper(), params=third).predict(pair)
+        expected = fit_paper().at(**third).loss(pair)
         np.testing.assert_allclose(losses[3], expected, rtol=1e-12)
 
     def test_the_interval_is_of_the_draws_and_holds_the_prediction(
@@ -130,10 +128,10 @@ class TestPredictions:
         resampled = looped.bootstrap(runs, fit, resamples=3, starts=5)
         losses = looped.predict_draws(fit, resampled, pair)
         one = {name: values[0] for name, values in resampled.draws.items()} | {"phi": 1.0}
-        np.testing.assert_allclose(losses[0], replace(fit, params=one).predict(pair))
+        np.testing.assert_allclose(losses[0], fit.at(**one).loss(pair))
 
     def test_the_bootstrap_of_another_fit_is_refused(self, fit_paper, resampled, pair):
-        with pytest.raises(ValueError, match="give the bootstrap of this fit"):
+        with pytest.raises(ValueError, match="pass the bootstrap of this fit"):
             looped.predict_draws(fit_paper(phi=1.0), resampled, pair)
 
 

@@ -8,14 +8,13 @@ import pytest
 from looped import (
     NoMinimum,
     accounting,
-    compute_optimal,
-    exponent,
     exponents,
     isoflop_minima,
     paper_config,
     power_law_exponents,
     runs_at_width,
 )
+from looped.laws.optimal import exponent
 
 BUDGETS = [1e18, 1e20]
 
@@ -23,7 +22,7 @@ BUDGETS = [1e18, 1e20]
 @pytest.mark.parametrize("n_recur", [1, 8])
 def test_no_width_of_a_fine_grid_is_better(fit_paper, n_recur):
     fit, config = fit_paper(), paper_config(640, n_recur)
-    for best in compute_optimal(fit, config, BUDGETS).itertuples():
+    for best in fit.law.optimal(BUDGETS, config).itertuples():
         widths = best.d_model * np.exp(np.linspace(-1, 1, 20_001))
         losses = fit.predict(runs_at_width(config, widths, budget=best.budget))
         assert widths[losses.argmin()] == pytest.approx(best.d_model, rel=2e-4)
@@ -34,7 +33,7 @@ def test_no_width_of_a_fine_grid_is_better(fit_paper, n_recur):
 @pytest.mark.parametrize("n_recur", [1, 4])
 def test_the_optimum_spends_its_budget(fit_paper, n_recur):
     fit, config = fit_paper(), paper_config(640, n_recur)
-    best = compute_optimal(fit, config, BUDGETS)
+    best = fit.law.optimal(BUDGETS, config)
     width = best["d_model"].to_numpy()
     spent = best["n_tokens_star"] * accounting.flops_per_token(config, width)
     np.testing.assert_allclose(spent, BUDGETS, rtol=1e-12)
@@ -47,13 +46,13 @@ def test_sizes_follow_the_closed_form_where_flops_are_a_power_law(fit_paper):
     config = replace(paper_config(640, 1), vocab_size=1, vocab_used=None, seq_len=1)
     a, b, alpha, beta = (fit.params[name] for name in ("A", "B", "alpha", "beta"))
     budgets = np.array([1e20, 1e22, 1e24])
-    best = compute_optimal(fit, config, budgets)
+    best = fit.law.optimal(budgets, config)
     expected = (alpha * a / (beta * b) * (budgets / 6) ** beta) ** (1 / (alpha + beta))
     np.testing.assert_allclose(best["n_params_star"], expected, rtol=2e-3)
     assert exponent(budgets, best["n_params_star"]) == pytest.approx(
         beta / (alpha + beta), abs=1e-3
     )
-    approximate = power_law_exponents(fit, config, best["d_model"])
+    approximate = power_law_exponents(fit.law, config, best["d_model"])
     assert approximate["kappa"] == pytest.approx(1, abs=1e-3)
     assert approximate["n_params_star"] == pytest.approx(beta / (alpha + beta), abs=1e-3)
     assert approximate["n_params_star"] + approximate["n_tokens_star"] == pytest.approx(1, abs=1e-3)
@@ -65,10 +64,10 @@ def test_published_exponents_of_unique_parameters(fit_paper, runs):
     for n_recur, power_law, exact in expected:
         fit, config = fit_paper(law="chinchilla", n_recur=n_recur), paper_config(640, n_recur)
         d_model = runs.loc[runs["n_recur"] == n_recur, "d_model"]
-        approximate = power_law_exponents(fit, config, d_model)
+        approximate = power_law_exponents(fit.law, config, d_model)
         assert approximate["n_params_star"] == pytest.approx(power_law, abs=0.006)
         budgets = runs["budget"].unique()
-        best = compute_optimal(fit, config, budgets)
+        best = fit.law.optimal(budgets, config)
         found = exponents(best).loc[n_recur]
         assert found["n_params_star"] == pytest.approx(exact, abs=0.001)
         assert found["n_tokens_star"] == exponent(budgets, best["n_tokens_star"])
@@ -91,13 +90,13 @@ def test_an_exponent_is_the_slope_in_logarithms():
 
 def test_a_budget_without_optimum_in_reach_is_refused(fit_paper):
     with pytest.raises(NoMinimum, match=r"no compute-optimal width at 1e\+03 FLOPs, r = 4"):
-        compute_optimal(fit_paper(), paper_config(640, 4), 1e3)
+        fit_paper().law.optimal(1e3, paper_config(640, 4))
 
 
 @pytest.mark.parametrize("budget", [0.0, -1e18, float("nan")])
 def test_a_budget_that_is_none_is_refused(fit_paper, budget):
     with pytest.raises(ValueError, match=r"budgets: got .*, expected positive numbers of FLOPs"):
-        compute_optimal(fit_paper(), paper_config(640, 4), [1e18, budget])
+        fit_paper().law.optimal([1e18, budget], paper_config(640, 4))
 
 
 def test_width_rows_are_counted_as_the_runs_are(runs):

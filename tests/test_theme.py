@@ -71,8 +71,8 @@ def test_few_budgets_use_the_whole_range_of_colours():
 
 
 def test_axis_without_a_known_title_is_refused():
-    with pytest.raises(ValueError, match="no axis title for 'loss'"):
-        theme.axis(alt.Y, "loss")
+    with pytest.raises(ValueError, match="no axis title for 'speed'"):
+        theme.axis(alt.Y, "speed")
 
 
 def test_single_plots_fill_the_column_and_panels_do_not_ask_for_it():
@@ -149,7 +149,7 @@ def test_table_in_the_book_is_a_numbered_myst_table():
     )
     source = table.to_markdown()
     assert source.startswith("::::{table} Two runs.\n:name: tbl-a\n")
-    assert "| count | val_loss | note |\n| ---: | ---: | :--- |\n" in source
+    assert "| count | L | note |\n| ---: | ---: | :--- |\n" in source
     assert "| 1 | 3.2 | a\\|b |\n| 2 | 3.5 | – |\n" in source
     assert 'download="tbl-a.csv"' in source
 
@@ -163,7 +163,7 @@ def test_table_cells_do_not_break_inside_a_setting_or_a_number():
 def test_table_in_a_notebook_is_html():
     html = looped.figures.table(RUNS, name="tbl-a", caption="N < D.").to_html()
     assert "<caption>N &lt; D.</caption>" in html
-    assert '<td style="text-align:right">3.25</td>' in html
+    assert '<td style="text-align:right">3.2500</td>' in html
 
 
 @pytest.mark.parametrize(

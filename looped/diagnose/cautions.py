@@ -28,11 +28,11 @@ def cautions(pair: Pair, fits: Sequence[FitResult]) -> list[str]:
     """
     found = []
     for name, runs, fitted in zip(CASES, pair, fits, strict=True):
-        own = [*fitted.warnings, *fitted.interval.warnings, *_on_both_sides(runs)]
+        own = [*fitted.warnings, *fitted.resampled.warnings, *_on_both_sides(runs)]
         found += [f"{name}: {text}" for text in own]
         found += [f"{name}: {text}" for text in _misfit(runs, fitted, pair, fits)]
-    n_cells = fits[0].interval.n_units
-    if fits[0].interval.method == "block" and n_cells < FEW_CELLS:
+    n_cells = fits[0].resampled.n_units
+    if fits[0].resampled.method == "block" and n_cells < FEW_CELLS:
         found.append(f"only {n_cells} cells to resample: the intervals are rough")
     return found
 
@@ -56,7 +56,7 @@ def _without(n_recur: int, pair: Pair, fits: Sequence[FitResult]) -> str:
         fit(
             runs[runs["n_recur"] != n_recur],
             fitted.law.name,
-            fitted.split,
+            fitted.split or "stated",
             starts=fitted.starts,
             seed=fitted.seed,
             delta=fitted.delta,

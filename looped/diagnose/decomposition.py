@@ -13,6 +13,8 @@ No order is preferred, and they add up to the change that the two laws predict. 
 to this project; the paper argues in words (section 6).
 """
 
+import itertools
+
 import numpy as np
 import pandas as pd
 
@@ -129,28 +131,20 @@ def mean_part_draws(cells: pd.DataFrame, baseline: FitResult, variant: FitResult
 def _parts(cells: pd.DataFrame, baseline: np.ndarray, variant: np.ndarray) -> np.ndarray:
     """Each part in each cell, [3, S, cells], from coordinates [S, p] of both fits."""
     loss = {
-        (tokens, capacity, rest): _loss(cells, baseline, variant, tokens, capacity, rest)
-        for tokens in (0, 1)
-        for capacity in (0, 1)
-        for rest in (0, 1)
+        state: _loss(cells, baseline, variant, *state)
+        for state in itertools.product((0, 1), repeat=len(PARTS))
     }
     # Shapley weight by the number of the two others that are exchanged before
     weights = {0: 1 / 3, 1: 1 / 6, 2: 1 / 3}
-    return np.stack(
-        [
-            sum(
-                weights[a + b] * (loss[_put(player, 1, a, b)] - loss[_put(player, 0, a, b)])
-                for a in (0, 1)
-                for b in (0, 1)
-            )
-            for player in range(len(PARTS))
+    parts = []
+    for player in range(len(PARTS)):
+        before = [state for state in loss if state[player] == 0]
+        after = [(*state[:player], 1, *state[player + 1 :]) for state in before]
+        changes = [
+            weights[sum(b)] * (loss[a] - loss[b]) for a, b in zip(after, before, strict=True)
         ]
-    )
-
-
-def _put(player: int, state: int, a: int, b: int) -> tuple[int, ...]:
-    others = [a, b]
-    return (*others[:player], state, *others[player:])
+        parts.append(np.sum(changes, axis=0))
+    return np.stack(parts)
 
 
 def _loss(

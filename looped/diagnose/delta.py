@@ -84,18 +84,18 @@ class DeltaPhi:
     @property
     def draws(self) -> np.ndarray:
         """The shift in each paired resample."""
-        baseline_phi, variant_phi = (np.asarray(f.interval.draws["phi"]) for f in self.fits)
+        baseline_phi, variant_phi = (np.asarray(f.resampled.draws["phi"]) for f in self.fits)
         return variant_phi - baseline_phi
 
     @cached_property
     def resampled(self) -> Bootstrap:
         """The paired bootstrap of the shift, as a bootstrap of one parameter, delta_phi."""
-        return replace(self.variant.interval, draws={"delta_phi": self.draws.tolist()})
+        return replace(self.variant.resampled, draws={"delta_phi": self.draws.tolist()})
 
     @property
     def level(self) -> float:
         """Level of every interval of this result."""
-        return self.variant.interval.level
+        return self.variant.resampled.level
 
     @property
     def interval(self) -> tuple[float, float]:

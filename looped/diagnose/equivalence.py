@@ -40,26 +40,25 @@ def equivalence(
 
     Returns:
         n_params (unique), n_params_effective (of the plain model of equal loss), its interval
-        n_params_effective_interval if the fit has a bootstrap, and n_params_equal_cost (of the
-        plain model of equal training FLOPs per token); all without embeddings. Under the split `fitted`,
-        which spreads an injection over plain models too, the effective parameters of a plain model
-        are not exactly its N (0.1 % in the paper's stacks).
+        n_params_effective_interval if the fit has one, and n_params_equal_cost (of the plain
+        model of equal training FLOPs per token); all without embeddings. The split `fitted` spreads
+        an injection over plain models too, so that under it the effective parameters of a plain
+        model are not exactly its N (0.1 % in the paper's stacks).
 
     Raises:
         ValueError: a fit of a law without φ.
     """
     law = _law_with_phi(fit)
     at = runs_at_width(config, config.d_model, n_tokens=1.0)
-    found = {
+    found: dict[str, float | tuple[float, float]] = {
         "n_params": float(at["n_params"].iloc[0]),
         "n_params_effective": float(law.n_eff(at)[0]),
         "n_params_equal_cost": _plain_n_params(config),
     }
     if isinstance(fit, FitResult) and fit.interval is not None:
-        found["n_params_effective_interval"] = tuple(
-            float(law.at(phi=phi).n_eff(at)[0])
-            for phi in fit.interval.interval("phi")  # N_eff rises with φ: ends go to ends
-        )
+        # N_eff rises with φ, so the ends of one interval are the ends of the other
+        low, high = (float(law.at(phi=p).n_eff(at)[0]) for p in fit.interval.interval("phi"))
+        found["n_params_effective_interval"] = (low, high)
     return found
 
 

@@ -86,11 +86,11 @@ def plan(
     """
     budgets, n_recur = sorted(set(map(float, budgets))), sorted(set(map(int, n_recur)) - {1})
     _check(runs, budgets, n_recur, target_se, simulations)
-    sampling = {"starts": starts, "seed": seed}
-    fitted = fit(runs, "joint", split, **sampling)
+    fitted = fit(runs, "joint", split, starts=starts, seed=seed)
     noise = dict.fromkeys(ROLES[1:], noise_of(runs, fitted, seed=seed))
     if like is not None:
-        noise["variant"] = noise_of(like, fit(like, "joint", split, **sampling), seed=seed)
+        similar = fit(like, "joint", split, starts=starts, seed=seed)
+        noise["variant"] = noise_of(like, similar, seed=seed)
     options = {"simulations": simulations, "seed": seed}
     tried = {}
     for n_budgets in range(2, len(budgets) + 1):
@@ -136,7 +136,8 @@ def _check(runs, budgets, n_recur, target_se, simulations):
     if absent := sorted({1, *n_recur} - set(known)):
         raise ValueError(
             f"r = {absent}: the runs have only r = {known}, and give law, noise and "
-            "architecture of no other; choose among these, or give runs with r = 1 and the planned r"
+            "architecture of no other; choose among these, or give runs with r = 1 and the "
+            "planned r"
         )
 
 

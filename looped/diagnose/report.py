@@ -67,7 +67,7 @@ def html(shift: "DeltaPhi") -> str:
 
 def _table(shift: "DeltaPhi") -> pd.DataFrame:
     rows = [
-        (name or role, f"{each.params['phi']:.4f}", *each.interval.interval("phi"))
+        (name or role, f"{each.params['phi']:.4f}", *each.resampled.interval("phi"))
         for role, name, each in zip(CASES, shift.cases, shift.fits, strict=True)
     ]
     rows.append(("shift", f"{shift.delta_phi:+.4f}", *shift.interval))
@@ -78,7 +78,7 @@ def _table(shift: "DeltaPhi") -> pd.DataFrame:
 
 
 def _settings(shift: "DeltaPhi") -> str:
-    drawn = shift.variant.interval
+    drawn = shift.variant.resampled
     unit = "(budget, r) cells" if drawn.method == "block" else "runs"
     return (
         f"split {shift.split}; {shift.level:.0%} intervals, paired {drawn.method} bootstrap of "
@@ -89,7 +89,7 @@ def _settings(shift: "DeltaPhi") -> str:
 
 def to_dict(shift: "DeltaPhi") -> dict[str, Any]:
     """Plain values, for JSON."""
-    parts, drawn = shift.parts, shift.variant.interval
+    parts, drawn = shift.parts, shift.variant.resampled
     ratios = [name for name in RATIOS if shift.width_shift[name].notna().any()]
     return {
         "delta_phi": shift.delta_phi,
@@ -117,7 +117,7 @@ def to_dict(shift: "DeltaPhi") -> dict[str, Any]:
         "n_recur": list(shift.n_recur),
         "fits": {
             name: {"params": each.params, "n_runs": each.n_runs, "r2": each.r2}
-            | {"rmse": each.rmse, "phi_interval": list(each.interval.interval("phi"))}
+            | {"rmse": each.rmse, "phi_interval": list(each.resampled.interval("phi"))}
             for name, each in zip(CASES, shift.fits, strict=True)
         },
         "resamples": drawn.resamples,

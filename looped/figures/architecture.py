@@ -5,6 +5,7 @@ import pandas as pd
 
 from looped.figures import parts, theme
 from looped.figures.counts import SERIES
+from looped.quantities import QUANTITIES
 
 SECTIONS = {"prelude": SERIES[5], "loop": SERIES[1], "coda": SERIES[3]}
 LAYER_HEIGHT = 20
@@ -109,7 +110,7 @@ def training_curves(metrics: pd.DataFrame):
     parts.require(metrics, ["n_recur", "tokens", "loss"], "training_curves")
     recurrences = parts.recurrences(metrics)
     color, dash = theme.recur_color(recurrences), theme.recur_dash(recurrences)
-    x = theme.axis(alt.X, "tokens", title=theme.AXES["n_tokens"], scale=alt.Scale(zero=True))
+    x = theme.axis(alt.X, "tokens", title=QUANTITIES["n_tokens"].axis, scale=alt.Scale(zero=True))
     y = theme.axis(alt.Y, "loss", title="Training loss (nats/token)")
     lines = alt.Chart(metrics).mark_line().encode(x=x, y=y, color=color, strokeDash=dash)
     layers = [lines]

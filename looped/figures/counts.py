@@ -4,6 +4,7 @@ import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
+from looped.quantities import QUANTITIES
 
 SERIES = ["#767f8c", "#0a7fc2", "#d55e00", "#009e73", "#b05cb4", "#b8860b", "#cc4f80", "#5b6fe0"]
 """Colours of quantities and of sections, in the order of the table."""
@@ -57,15 +58,17 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params"):
         ValueError: a column or all rows are missing, or no axis title for the field.
     """
     parts.require(counts, ["n_recur", "section", "value"], "params_by_section")
-    if field not in theme.AXES:
+    if field not in QUANTITIES:
         raise ValueError(
-            f"field: got {field!r}, expected one with an axis title: {list(theme.AXES)}"
+            f"field: got {field!r}, expected one with an axis title: {list(QUANTITIES)}"
         )
     held = counts.groupby("section")["value"].transform("max") > 0
     table = counts[held].assign(order=lambda t: pd.factorize(t["section"])[0])
     totals = table.groupby("n_recur", as_index=False)["value"].sum()
     ticks = alt.Axis(format=".2~s", labelExpr=_BILLIONS.format("datum.label"))
-    x = theme.axis(alt.X, "value", title=theme.AXES[field], scale=alt.Scale(zero=True), axis=ticks)
+    x = theme.axis(
+        alt.X, "value", title=QUANTITIES[field].axis, scale=alt.Scale(zero=True), axis=ticks
+    )
     y = alt.Y("n_recur:O", title=None, axis=alt.Axis(labelExpr=theme.RECUR_LABEL))
     bars = (
         alt.Chart(table)
@@ -87,7 +90,7 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params"):
     return theme.finish(
         alt.layer(bars, sums).properties(height=BAR_HEIGHT * len(totals)),
         name=f"{field.replace('_', '-')}-by-section",
-        description=_sections_description(table, totals, theme.AXES[field]),
+        description=_sections_description(table, totals, QUANTITIES[field].axis),
         data=table.drop(columns="order"),
     )
 

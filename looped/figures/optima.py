@@ -4,6 +4,7 @@ import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
+from looped.quantities import QUANTITIES
 from looped.registry.cells import CELL
 
 SIZES = {"n_params": "Optimal parameters N*", "n_tokens": "Optimal tokens D*"}
@@ -86,7 +87,7 @@ def gaps(gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = 
 def _bands(bands, scale) -> list[alt.Chart]:
     """One chart a band, coloured outside the scale: the legend would take the bands' opacity."""
     colors = dict(zip(scale["domain"], scale["range"], strict=True))
-    y = theme.axis(alt.Y, "low", title=theme.AXES["gap"])
+    y = theme.axis(alt.Y, "low", title=QUANTITIES["gap"].axis)
     return [
         alt.Chart(bands[bands["n_recur"] == n_recur])
         .mark_rect(opacity=0.16, color=colors[n_recur])

@@ -5,6 +5,7 @@ import pandas as pd
 
 from looped.figures import theme
 from looped.fitting.result import FitResult
+from looped.quantities import Quantity, quantity
 
 FLAG_REASONS = {
     "star": "partly under a star in the source figure",
@@ -12,42 +13,6 @@ FLAG_REASONS = {
     "hidden": "hardly visible in the source figure",
 }
 """What the flags of digitised runs mean; other flags are shown as they are."""
-
-_FORMATS = {
-    "n_recur": ("r", "d"),
-    "d_model": ("d_model", "d"),
-    "budget": ("Budget (FLOPs)", ".3~e"),
-    "n_params": ("N", ",.0f"),
-    "n_tokens": ("D", ",.0f"),
-    "val_loss": ("Loss (nats)", ".4f"),
-    "val_loss_se": ("Standard error", ".1e"),
-    "predicted": ("Predicted (nats)", ".4f"),
-    "residual": ("Residual (nats)", "+.4f"),
-    "lr": ("Learning rate", "g"),
-    "gap": ("Gap (nats)", ".4f"),
-    "loss": ("Continuation loss (nats)", ".3f"),
-    "se": ("Standard error", ".3f"),
-    "share": ("Share of the range", "+.3f"),
-    "axis": ("Axis", ""),
-    "task": ("Task", ""),
-    "change": ("Change (nats)", "+.4f"),
-    "measured": ("Measured in all (nats)", "+.4f"),
-    "ratio": ("Ratio", ".3f"),
-    "phi": ("φ", ".4f"),
-    "phi_baseline": ("φ of the baseline", ".4f"),
-    "phi_variant": ("φ of the variant", ".4f"),
-    "r2": ("R²", ".4f"),
-    "relative_objective": ("Relative objective", ".3f"),
-    "published": ("Published φ", ".3f"),
-    "label": ("Fit", ""),
-    "study": ("Study", ""),
-    "split": ("Split", ""),
-    "case": ("Case", ""),
-    "quantity": ("Quantity", ""),
-    "section": ("Section", ""),
-    "part": ("Part", ""),
-    "care": ("Read with care", ""),
-}
 
 RUN_FIELDS = ["label", "case", "n_recur", "d_model", "budget", "n_params", "n_tokens", "val_loss"]
 RUN_FIELDS += ["val_loss_se", "predicted", "residual", "care"]
@@ -90,13 +55,14 @@ def plain(frame: pd.DataFrame) -> pd.DataFrame:
 def tooltips(frame: pd.DataFrame, fields: list[str]) -> list[alt.Tooltip]:
     """A tooltip line for each of the fields that the table has a value for."""
     shown = [name for name in fields if name in frame and frame[name].notna().any()]
-    return [_tooltip(name, *_FORMATS[name]) for name in shown]
+    return [_tooltip(name, frame[name]) for name in shown]
 
 
-def _tooltip(name, title, spec) -> alt.Tooltip:
-    if not spec:
-        return alt.Tooltip(f"{name}:N", title=title)
-    return alt.Tooltip(f"{name}:Q", title=title, format=spec)
+def _tooltip(name: str, column: pd.Series) -> alt.Tooltip:
+    known = quantity(name) or Quantity(name.replace("_", " "))
+    if not known.format or not pd.api.types.is_numeric_dtype(column):
+        return alt.Tooltip(f"{name}:N", title=known.axis)
+    return alt.Tooltip(f"{name}:Q", title=known.axis, format=known.format)
 
 
 def drawable(runs: pd.DataFrame) -> pd.DataFrame:

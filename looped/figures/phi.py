@@ -6,6 +6,7 @@ import pandas as pd
 
 from looped.figures import parts, theme
 from looped.fitting.result import Bootstrap
+from looped.quantities import QUANTITIES
 
 BINS = 40
 FENCE = 6.0
@@ -104,7 +105,7 @@ def split_phi(table: pd.DataFrame):
     lines = (
         alt.Chart(table.dropna(subset=["published"]).drop_duplicates("study"))
         .mark_tick(color=theme.INK, thickness=1.5, size=ROW_HEIGHT * 0.85)
-        .encode(x=theme.axis(alt.X, "published", title=theme.AXES["phi"], axis=ticks), y=y)
+        .encode(x=theme.axis(alt.X, "published", title=QUANTITIES["phi"].axis, axis=ticks), y=y)
     )
     return theme.finish(
         alt.layer(lines, dots).properties(

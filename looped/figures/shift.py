@@ -6,6 +6,7 @@ import pandas as pd
 from looped.diagnose.decomposition import PARTS
 from looped.diagnose.delta import DeltaPhi
 from looped.figures import parts, theme
+from looped.quantities import QUANTITIES
 
 SHOWN = [*PARTS, "misfit"]
 PART_COLORS = ["#b8860b", "#5b6fe0", "#cc4f80", "#767f8c"]
@@ -112,7 +113,7 @@ def _ends(rows) -> tuple[float, float]:
 
 
 def _stack_panel(rows, scale) -> alt.LayerChart:
-    x = alt.X("n_recur:O", title=theme.AXES["n_recur"], axis=alt.Axis(labelAngle=0))
+    x = alt.X("n_recur:O", title=QUANTITIES["n_recur"].axis, axis=alt.Axis(labelAngle=0))
     ordered = alt.Chart(rows).transform_calculate(place=f"indexof({SHOWN}, datum.part)")
     bars = ordered.mark_bar(size=34, stroke=theme.INK, strokeWidth=0.4).encode(
         x=x,
@@ -129,7 +130,7 @@ def _stack_panel(rows, scale) -> alt.LayerChart:
     ticks = (
         alt.Chart(rows.drop_duplicates("n_recur"))
         .mark_tick(color=theme.INK, thickness=2.5, size=50)
-        .encode(x=x, y=theme.axis(alt.Y, "measured", title=theme.AXES["change"], scale=scale))
+        .encode(x=x, y=theme.axis(alt.Y, "measured", title=QUANTITIES["change"].axis, scale=scale))
     )
     zero = alt.Chart(pd.DataFrame({"change": [0]})).mark_rule(opacity=0.6)
     return alt.layer(bars, zero.encode(y=theme.axis(alt.Y, "change", scale=scale)), ticks)

@@ -1,13 +1,12 @@
 """The joint law with φ under the reader's hand, computed in the browser."""
 
-from dataclasses import replace
-
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from looped.figures import parts, theme
 from looped.fitting.result import FitResult
+from looped.quantities import QUANTITIES
 from looped.splits import split_params
 
 LAW_COLUMNS = ["n_recur", "n_params_once", "n_params_rec", "n_tokens"]
@@ -62,7 +61,7 @@ def _layers(points, fit) -> alt.LayerChart:
         .transform_filter(chosen)
         .transform_calculate(predicted=predicted_loss(fit, phi.name))
         .mark_line(interpolate="monotone")
-        .encode(x=x, y=theme.axis(alt.Y, "predicted", title=theme.AXES["val_loss"]), **lines)
+        .encode(x=x, y=theme.axis(alt.Y, "predicted", title=QUANTITIES["val_loss"].axis), **lines)
     )
     circles = parts.run_points(points, x, theme.axis(alt.Y, "val_loss"), lines["color"])
     extent = _extent(widths, fit, chosen, x)
@@ -91,7 +90,7 @@ def _extent(widths, fit, chosen, x) -> alt.Chart:
         .transform_filter(chosen)
         .transform_calculate(**ends)
         .mark_rule(opacity=0)
-        .encode(x=x, y=theme.axis(alt.Y, "at_0", title=theme.AXES["val_loss"]), y2="at_1")
+        .encode(x=x, y=theme.axis(alt.Y, "at_0", title=QUANTITIES["val_loss"].axis), y2="at_1")
     )
 
 
@@ -126,5 +125,4 @@ def _description(runs, fit) -> str:
 
 
 def _rmse(runs, fit, phi) -> float:
-    at = replace(fit, params=fit.params | {"phi": phi})
-    return float(np.sqrt(np.mean((runs["val_loss"] - at.predict(runs)) ** 2)))
+    return float(np.sqrt(np.mean((runs["val_loss"] - fit.at(phi=phi).loss(runs)) ** 2)))

@@ -15,36 +15,9 @@ import numpy as np
 import pandas as pd
 
 from looped.figures.render import csv_link
+from looped.quantities import quantity
 
 MISSING = "–"
-
-HEADINGS = {
-    "n_recur": "r",
-    "n_runs": "runs",
-    "budget": "C (FLOPs)",
-    "d_model": "width d",
-    "n_params": "N",
-    "n_params_once": "N once",
-    "n_params_rec": "N rec",
-    "n_params_embed": "embeddings",
-    "n_params_star": "N*",
-    "n_tokens_star": "D*",
-    "val_loss_star": "L*",
-    "flops_per_token": "training FLOPs",
-    "inference_flops_per_token": "inference FLOPs",
-    "kv_cache_bytes_per_token": "cache bytes",
-    "alpha": "α",
-    "beta": "β",
-    "phi": "φ",
-    "kappa": "κ",
-    "objective": "Huber sum",
-    "r2": "R²",
-    "rmse": "RMSE",
-    "max_abs_residual": "largest",
-    "max_abs": "largest",
-    "starts_at_optimum": "arrived",
-}
-"""What a column is called on the page; the download keeps its name, and so do the others."""
 
 
 class Table:
@@ -85,8 +58,8 @@ def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None 
     Args:
         name: what {numref} refers to, and the file name of the downloaded data.
         caption: MyST text on one line; may hold numbers, mathematics and citations.
-        formats: format specification of a column, such as `{"phi": ".3f"}`; columns without one
-            show four significant digits if they hold floats.
+        formats: format specifications in place of those of `looped.QUANTITIES`, such as
+            `{"phi": ".4f"}`. Floats without either show four significant digits.
 
     Raises:
         ValueError: a name that cannot be a label, no caption, or a format for a column that the
@@ -99,9 +72,13 @@ def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None 
         raise ValueError(f"table {name!r} has no caption: say in a sentence what it shows")
     if unknown := sorted(set(formats) - set(frame.columns)):
         raise ValueError(f"table {name!r}: formats for {unknown}, but columns {list(frame)}")
-    columns = [_texts(frame[column], formats.get(column)) for column in frame]
+    known = {column: quantity(str(column)) for column in frame}
+    columns = [
+        _texts(frame[column], formats.get(column, about.format if about else None))
+        for column, about in known.items()
+    ]
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in frame]
-    head = [HEADINGS.get(column, str(column)) for column in frame]
+    head = [about.symbol if about else str(column) for column, about in known.items()]
     cells = [[_unbroken(cell) for cell in row] for row in [head, *zip(*columns, strict=True)]]
     return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
 
@@ -142,8 +119,10 @@ def glue(**values) -> None:
 
 
 def _texts(column: pd.Series, spec: str | None) -> list[str]:
-    if spec is None:
+    if not spec or not pd.api.types.is_numeric_dtype(column):
         spec = ".4g" if pd.api.types.is_float_dtype(column) else ""
+    if spec == "d" and pd.api.types.is_float_dtype(column):
+        spec = ".0f"  # whole numbers beside missing ones
     return [MISSING if pd.isna(value) else format(value, spec) for value in column]
 
 

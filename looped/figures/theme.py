@@ -1,6 +1,6 @@
-"""The look of every figure: one set of colours, one dictionary of axis titles, one finishing step.
+"""The look of every figure: one set of colours, one vocabulary of axis titles, one finishing step.
 
-A figure function builds an Altair chart from a table, takes its axis titles from `AXES` and its
+A figure function builds an Altair chart from a table, takes axis titles from `QUANTITIES` and
 colours from `recur_color` or `budget_color`, and hands the chart to `finish`, which adds what the
 page needs: size, fonts, a description for those who cannot see it, and the data for download.
 
@@ -12,34 +12,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-AXES = {
-    "n_recur": "Recurrences r",
-    "n_params": "Unique parameters N",
-    "n_params_stored": "Stored parameters",
-    "n_params_once": "Parameters used once N_once",
-    "n_params_rec": "Recurring parameters N_rec",
-    "n_params_embed": "Embedding parameters",
-    "n_tokens": "Training tokens D",
-    "d_model": "Model width d_model",
-    "width": "Width multiplier",
-    "budget": "Training compute C (FLOPs)",
-    "flops_per_token": "Training compute (FLOPs/token)",
-    "inference_flops_per_token": "Inference compute (FLOPs/token)",
-    "val_loss": "Validation loss (nats/token)",
-    "predicted": "Predicted validation loss (nats/token)",
-    "gap": "Loss above that of r = 1 (nats/token)",
-    "residual": "Actual − predicted (nats/token)",
-    "change": "Change of the loss (nats/token)",
-    "relative_objective": "Huber objective relative to its minimum",
-    "phi": "Recurrence exponent φ",
-    "phi_baseline": "φ of the baseline",
-    "phi_variant": "φ of the variant",
-    "ratio": "Ratio to the model without recurrence",
-    "n_resamples": "Bootstrap resamples",
-    "n_runs": "Runs",
-    "lr": "MuonH learning rate at the reference",
-}
-"""Axis title of each quantity, with its unit where it has one."""
+from looped.quantities import QUANTITIES, quantity
 
 RECUR_COLORS = {1: "#767f8c", 2: "#0a7fc2", 4: "#d55e00", 8: "#009e73"}
 """Colour of each number of recurrences; colour-blind readers can tell them apart."""
@@ -105,16 +78,17 @@ RECUR_LABEL = "'r = ' + (datum.label)"  # the brackets count: Vega-Lite pastes a
 
 
 def axis(channel, field: str, *, log: bool = False, **options):
-    """A quantitative axis with the title of `AXES`, not forced to zero.
+    """A quantitative axis with the title of `QUANTITIES`, not forced to zero.
 
     Args:
         channel: `alt.X` or `alt.Y`.
-        field: column drawn; its title is that of `AXES`, or the option `title`.
+        field: column drawn; its title is that of `QUANTITIES`, or the option `title`.
         log: logarithmic, with ticks written as 20M, 1B or, for compute, 1e18.
     """
-    options.setdefault("title", AXES.get(field))
+    known = quantity(field)
+    options.setdefault("title", known.axis if known else None)
     if options["title"] is None:
-        raise ValueError(f"no axis title for {field!r}: add it to AXES, or pass title=")
+        raise ValueError(f"no axis title for {field!r}: add one to QUANTITIES, or pass title=")
     options.setdefault("scale", alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False))
     if log:
         options.setdefault("axis", alt.Axis(labelExpr=_TICK_LABEL))
@@ -165,7 +139,7 @@ def budget_color(budgets, field: str = "budget", **options) -> alt.Color:
     domain = sorted(set(budgets))
     scale = alt.Scale(domain=domain, range=_ramp(len(domain)))
     options.setdefault("legend", alt.Legend(labelExpr=_POWER_LABEL))
-    return alt.Color(f"{field}:O", scale=scale, title=AXES["budget"], **options)
+    return alt.Color(f"{field}:O", scale=scale, title=QUANTITIES["budget"].axis, **options)
 
 
 def _ramp(n: int) -> list[str]:

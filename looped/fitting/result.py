@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from looped.files import write_whole
 from looped.fitting import report
@@ -47,7 +46,7 @@ class Bootstrap:
         low, high = self.percentiles(self.draws[param])
         return float(low), float(high)
 
-    def percentiles(self, values: ArrayLike) -> tuple[Any, Any]:
+    def percentiles(self, values: Any) -> tuple[Any, Any]:
         """Ends of the interval at `level` of values computed from each draw (first axis)."""
         tail = (1 - self.level) / 2
         low, high = np.quantile(values, [tail, 1 - tail], axis=0)
@@ -186,11 +185,16 @@ class FitResult:
         """The same fit with its bootstrap."""
         return replace(self, interval=interval)
 
-    def resampled_theta(self) -> np.ndarray:
-        """Coordinates of the law in each resample [resamples, p]. Raises ValueError without any."""
+    @property
+    def resampled(self) -> Bootstrap:
+        """The bootstrap of the fit. Raises ValueError if it has none."""
         if self.interval is None:
             raise ValueError("the fit has no bootstrap; add one: fit.with_interval(bootstrap(...))")
-        return self.interval.theta(self.form, self.fixed)
+        return self.interval
+
+    def resampled_theta(self) -> np.ndarray:
+        """Coordinates of the law in each resample [resamples, p]. Raises ValueError without any."""
+        return self.resampled.theta(self.form, self.fixed)
 
     def summary(self) -> str:
         """The fit as text: formula, values with intervals, quality, status and warnings."""

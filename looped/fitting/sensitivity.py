@@ -46,7 +46,6 @@ def profile_phi(
     Returns:
         split, phi, objective, r2, rmse (nats per token).
     """
-    options = {"starts": starts, "seed": fitted.seed, "delta": fitted.delta}
     rows = []
     for value in sorted(np.ravel(phi).astype(float)):
         fix = fitted.fixed | {"phi": float(value)}
@@ -54,9 +53,11 @@ def profile_phi(
             runs,
             fitted.law.name,
             fitted.split or "stated",
+            starts=starts,
+            seed=fitted.seed,
+            delta=fitted.delta,
             fix=fix,
             solver=fitted.solver,
-            **options,
         )
         quality = {name: getattr(held, name) for name in ("objective", "r2", "rmse")}
         rows.append({"split": held.split, "phi": held.params["phi"], **quality})

@@ -1,5 +1,7 @@
 """Fits as tables: one row a fit, or one row a recurrence of one fit."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -19,10 +21,11 @@ def fit_table(fits: dict[str, FitResult]) -> pd.DataFrame:
     return pd.DataFrame([{"fit": label, **_row(each)} for label, each in fits.items()])
 
 
-def _row(fit: FitResult) -> dict:
-    row = {"split": fit.split or "", "n_runs": fit.n_runs, **fit.params}
-    for name in fit.interval.draws if fit.interval else ():
-        row[f"{name}_low"], row[f"{name}_high"] = fit.interval.interval(name)
+def _row(fit: FitResult) -> dict[str, Any]:
+    row: dict[str, Any] = {"split": fit.split or "", "n_runs": fit.n_runs, **fit.params}
+    if fit.interval is not None:
+        for name in fit.interval.draws:
+            row[f"{name}_low"], row[f"{name}_high"] = fit.interval.interval(name)
     return row | {name: getattr(fit, name) for name in QUALITY} | {"status": str(fit.status)}
 
 

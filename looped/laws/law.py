@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from looped.config import ModelConfig
+from looped.errors import require
 from looped.laws import get_form
 from looped.laws.base import Form
 from looped.splits import split_params
@@ -57,6 +58,8 @@ class Law:
             ValueError: neither or both, or a count that the law needs and that is missing.
         """
         table = self._table(runs, counts)
+        if not set(self.form.columns) <= set(table):
+            require(table, self.form.columns, f"law {self.name!r}")
         return np.exp(self.form.predict(self.theta[None], self.form.design(table)).log_loss[0])
 
     def n_eff(self, runs: pd.DataFrame | None = None, **counts: ArrayLike) -> np.ndarray:
@@ -89,7 +92,10 @@ class Law:
             )
         if runs is not None:
             return runs if self.split is None else split_params(runs, self.split)
-        arrays = np.broadcast_arrays(
-            *(np.atleast_1d(np.asarray(v, float)) for v in counts.values())
-        )
-        return pd.DataFrame({COUNTS.get(k, k): v for k, v in zip(counts, arrays, strict=True)})
+        columns = {COUNTS.get(name, name): value for name, value in counts.items()}
+        if unknown := set(columns) - {*self.form.columns, *COUNTS.values()}:
+            raise ValueError(
+                f"law {self.name!r}: unknown counts {sorted(unknown)}; it reads {self.form.columns}"
+            )
+        arrays = [np.atleast_1d(np.asarray(value, float)) for value in columns.values()]
+        return pd.DataFrame(dict(zip(columns, np.broadcast_arrays(*arrays), strict=True)))

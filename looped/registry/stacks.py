@@ -17,7 +17,7 @@ def runs_at_width(
     config: ModelConfig,
     d_model: ArrayLike,
     *,
-    budget: float | None = None,
+    budget: ArrayLike | None = None,
     n_tokens: ArrayLike | None = None,
 ) -> pd.DataFrame:
     """Rows that a law can predict: the configuration at real widths, for a budget or tokens.
@@ -25,7 +25,7 @@ def runs_at_width(
     Args:
         config: the architecture; its own d_model is not used.
         d_model: widths, [n] or one.
-        budget: training FLOPs, from which the tokens follow (not rounded to batches); or
+        budget: training FLOPs, [n] or one; the tokens follow, not rounded to batches; or
         n_tokens: the training tokens.
 
     Raises:
