@@ -158,7 +158,8 @@ def test_killed_before_any_rename_it_resumes_to_the_same_bytes(
         with pytest.raises(KeyboardInterrupt):
             prepare_corpus(source, out=tmp_path / str(last), **settings)
         monkeypatch.setattr(files.os, "replace", real)
-        assert contents(prepare_corpus(source, out=tmp_path / str(last), **settings).folder) == whole
+        resumed = prepare_corpus(source, out=tmp_path / str(last), **settings)
+        assert contents(resumed.folder) == whole
 
 
 def test_progress_counts_the_tokens_of_both_subsets(texts, tmp_path):
@@ -192,8 +193,9 @@ def stop_in_training(tokens=0):
 
 
 def test_a_resumed_preparation_reads_only_what_is_missing(texts, tmp_path):
+    stop = stop_in_training(200 * 32)
     with pytest.raises(KeyboardInterrupt):
-        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop_in_training(200 * 32), **SETTINGS)
+        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
     places = []
 
     class Watched(OwnText):

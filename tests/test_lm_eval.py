@@ -117,10 +117,9 @@ def test_text_is_generated_up_to_the_first_stop(trained):
         lm.generate_until(requests("generate_until", ("a", options | {"top_p": 0.9})))
 
 
-def test_the_command_evaluates_a_local_task_without_a_network(trained, tmp_path):
-    """From the command through lm-eval and a YAML file to data in JSON lines."""
-    folder, corpus, lm = trained
-    examples = draw_examples("induction_head", 12, seed=9)
+@pytest.fixture
+def rows(tmp_path):
+    """Rows of two local tasks; their YAML files and data are in `tmp_path`."""
     rows = [
         {
             "context": e.context[-20:],
@@ -128,7 +127,7 @@ def test_the_command_evaluates_a_local_task_without_a_network(trained, tmp_path)
             "choices": [e.continuation, " the loop"],
             "label": 0,
         }
-        for e in examples
+        for e in draw_examples("induction_head", 12, seed=9)
     ]
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -138,20 +137,38 @@ def test_the_command_evaluates_a_local_task_without_a_network(trained, tmp_path)
     ):
         head = TASK.format(name=name, kind=kind, data=data)
         (tmp_path / f"{name}.yaml").write_text(head + rest)
+    return rows
+
+
+def test_a_local_task_has_the_numbers_of_score(trained, rows, tmp_path, monkeypatch):
+    folder, corpus, lm = trained
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hf")
+    table = looped.evaluate_checkpoint(
+        folder, ["tiny_copy", "tiny_choice"], corpus=corpus, include_path=tmp_path
+    ).set_index(["task", "metric"])
+    copied = nats(lm, corpus, [Example(row["context"], row["continuation"]) for row in rows])
+    other = nats(lm, corpus, [Example(row["context"], row["choices"][1]) for row in rows])
+    perplexity = table.loc[("tiny_copy", "perplexity")]
+    assert math.log(perplexity["value"]) == pytest.approx(copied.mean(), rel=1e-5)
+    assert perplexity["n_examples"] == len(rows)
+    assert table.loc[("tiny_choice", "acc"), "value"] == pytest.approx((copied < other).mean())
+
+
+@pytest.mark.slow
+def test_the_command_evaluates_a_local_task_without_a_network(trained, rows, tmp_path):
+    """From the command through lm-eval and a YAML file to data in JSON lines."""
+    folder, corpus, lm = trained
     command = [sys.executable, "-m", "looped", "evaluate", folder, "--corpus", corpus.folder]
     command += ["--tasks", "tiny_copy,tiny_choice", "--include-path", tmp_path, "--json"]
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | offline)
     assert done.returncode == 0, done.stderr
     found = {(row["task"], row["metric"]): row for row in json.loads(done.stdout)}
-
     copied = nats(lm, corpus, [Example(row["context"], row["continuation"]) for row in rows])
-    other = nats(lm, corpus, [Example(row["context"], row["choices"][1]) for row in rows])
     perplexity = found["tiny_copy", "perplexity"]
     assert math.log(perplexity["value"]) == pytest.approx(copied.mean(), rel=1e-5)
-    assert perplexity["n_examples"] == len(rows)
     assert perplexity["chance_any"] is None
-    assert found["tiny_choice", "acc"]["value"] == pytest.approx((copied < other).mean())
+    assert {task for task, _ in found} == {"tiny_copy", "tiny_choice"}
 
 
 def test_an_unknown_task_is_one_line(trained, tmp_path):

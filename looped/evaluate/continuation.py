@@ -52,8 +52,9 @@ def encode_pairs(tokenizer: "Tokenizer", bos: int, examples: Sequence[Example]) 
     for (_, continuation), example in zip(pairs, examples, strict=True):
         if not continuation:
             raise ValueError(
-                f"continuation: {example.continuation!r} after {example.context[-20:]!r} has no token "
-                "that the context does not share; begin it with a space, or end the context elsewhere"
+                f"continuation: {example.continuation!r} after {example.context[-20:]!r} has no "
+                "token that is not part of the context; begin it with a space, or end the context "
+                "elsewhere"
             )
     return pairs
 

@@ -71,7 +71,7 @@ class LoopedHarness(TemplateLM):
         """Log-likelihood of whole texts in nats, in windows of the model's length."""
         return [self._rolling(*request.args) for request in requests]
 
-    def _rolling(self, text) -> float:
+    def _rolling(self, text: str) -> float:
         ids = self.tok_encode(text, add_special_tokens=False)
         windows = get_rolling_token_windows(ids, self.bos, self.max_length, context_len=1)
         scored = score(self.model, [make_disjoint_window(window) for window in windows])
@@ -86,11 +86,11 @@ class LoopedHarness(TemplateLM):
             ValueError: an unsupported option of generation.
         """
         return [
-            self._generate(*request.args, self.seed + number)
-            for number, request in enumerate(requests)
+            self._generate(context, options, self.seed + number)
+            for number, (context, options) in enumerate(request.args for request in requests)
         ]
 
-    def _generate(self, context, options, seed) -> str:
+    def _generate(self, context: str, options: dict[str, Any], seed: int) -> str:
         options = normalize_gen_kwargs(options, self.max_length // 2)
         if unknown := sorted(set(options) - HANDLED):
             raise ValueError(f"generation: got {unknown}, expected some of {sorted(HANDLED)}")
