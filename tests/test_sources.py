@@ -27,7 +27,7 @@ from looped.data.sources.laptop import Laptop
 from looped.data.sources.laptop_texts import Text
 from looped.data.tokenizer import tokenizer_bytes, train_tokenizer
 from looped.errors import ConfigError
-from looped.extras import need
+from looped.extras import missing_packages, need
 
 
 @pytest.fixture(scope="module")
@@ -280,9 +280,15 @@ def test_a_tokenizer_that_cannot_be_fetched(fineweb, monkeypatch):
         prepare_corpus(FineWebEdu(fineweb))
 
 
-def test_an_extra_that_is_missing():
+def test_a_missing_module_names_its_extra():
     with pytest.raises(ConfigError, match=r"pip install 'looped\[laptop\]'"):
         need("looped_needs_this_and_it_is_not_there", "laptop")
+
+
+def test_the_packages_of_an_unknown_extra_are_refused():
+    assert missing_packages("train") == []
+    with pytest.raises(ConfigError, match=r"extra: got 'trian', .*did you mean 'train'"):
+        missing_packages("trian")
 
 
 def test_every_source_is_registered_by_its_name():

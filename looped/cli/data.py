@@ -45,15 +45,17 @@ def prepare_command(
     if source not in SOURCES:
         raise ConfigError(f"--source: got {source!r}, expected one of {', '.join(SOURCES)}")
     where = path[0] if path and len(path) == 1 else path
-    settings = {"seq_len": seq_len, "vocab_size": vocab_size, "out": out}
-    settings["n_tokens"] = opt.whole("--tokens", tokens)
+    n_tokens = opt.whole("--tokens", tokens)
     try:
         with _bar() as bar:
             made = SOURCES[source](path=where, tokenizer=tokenizer)
             task = bar.add_task("validation, then training", total=None)
             corpus = prepare_corpus(
                 made,
-                **settings,
+                seq_len=seq_len,
+                vocab_size=vocab_size,
+                n_tokens=n_tokens,
+                out=out,
                 progress=lambda done, total: bar.update(task, completed=done, total=total or None),
             )
     except KeyboardInterrupt:
