@@ -152,8 +152,11 @@ class TestOtherRuns:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda runs: runs.drop(columns="budget"), r"\['budget'\] are missing"),
-        (lambda runs: runs.assign(n_recur=pd.NA), r"\['n_recur'\] are missing"),
+        (
+            lambda runs: runs.drop(columns="budget"),
+            r"figure isoflop needs .*budget \(no such column\)",
+        ),
+        (lambda runs: runs.assign(n_recur=pd.NA), r"n_recur \(missing in row 0\)"),
         (lambda runs: runs[:0], "no rows"),
     ],
 )
