@@ -189,7 +189,9 @@ def _refit_all(refits, weights, solver) -> tuple[np.ndarray, np.ndarray, list[st
     rest = weights[n_pool:]
     raced, lowest, doubtful = _race(refits, rest, ends.theta, theta)
     doubtful[-n_check:] = True
-    full, value, missed = _best(refits, *refits.from_all_starts(rest[doubtful], solver, count=False))
+    full, value, missed = _best(
+        refits, *refits.from_all_starts(rest[doubtful], solver, count=False)
+    )
     failed = ~at_optimum(lowest[doubtful], value, refits.problem.delta)
     warnings = []
     if failed.any():
