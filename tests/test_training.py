@@ -21,9 +21,11 @@ from tiny import STEPS, VOCAB, make_corpus, spec_of  # noqa: E402
 
 import looped  # noqa: E402
 from looped.data.sources.files import OwnText  # noqa: E402
+from looped.registry.record import read_record  # noqa: E402
 from looped.training import checkpoint, metrics, names, trainer  # noqa: E402
 from looped.training.distributed import Ranks, choose_device  # noqa: E402
 from looped.training.loop import open_corpus  # noqa: E402
+from looped.training.signals import stop_signals  # noqa: E402
 from looped.training.validate import validate  # noqa: E402
 
 
@@ -180,7 +182,7 @@ class TestResume:
         assert first.hardware != second.hardware == "another kind"
 
     def test_a_second_signal_does_not_wait_for_the_step(self):
-        with trainer._stop_signals() as stopped:
+        with stop_signals() as stopped:
             signal.raise_signal(signal.SIGINT)
             assert stopped.is_set()
             with pytest.raises(KeyboardInterrupt):
@@ -506,7 +508,7 @@ class TestProcesses:
         # gloo may abort at exit after all is done: the record judges, not the exit code
         records = [path for path in tmp_path.glob("*.json") if path.name != names.SPEC]
         assert records, done.stderr
-        record = looped.read_record(records[0])
+        record = read_record(records[0])
         assert record.provenance.stretches[-1].n_processes == 2
         np.testing.assert_allclose(losses(tmp_path), losses(undisturbed[0]), rtol=1e-4)
         expected = undisturbed[1]["result"]["val_loss"]

@@ -71,9 +71,9 @@ class KVCache:
         """Positions [B, T] of the next `n_new` tokens of each row."""
         return self.lengths[:, None] + torch.arange(n_new, device=self.lengths.device)
 
-    def slot(self, part: str, index: int, step: int) -> "_Slot":
+    def slot(self, part: str, index: int, step: int) -> "Slot":
         """The slot of layer `index` of a part in recurrence `step`."""
-        return _Slot(self, self.first[part] + step % self.kept * self.n_loop + index)
+        return Slot(self, self.first[part] + step % self.kept * self.n_loop + index)
 
     def advance(self, counts: Sequence[int]) -> None:
         """Mark the first counts[b] of the new tokens of each row b as valid."""
@@ -81,7 +81,7 @@ class KVCache:
         self.longest = int(self.lengths.max())
 
 
-class _Slot:
+class Slot:
     """Keys and values of one layer in one recurrence."""
 
     def __init__(self, cache: KVCache, index: int):

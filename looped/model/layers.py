@@ -7,7 +7,7 @@ products and attention run in bf16; the residual stream x_BTD, the norms and the
 the precision of the parameters.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,28 +16,14 @@ from torch import Tensor, nn
 from looped.config import ModelConfig
 from looped.model.attention import attend
 
+if TYPE_CHECKING:
+    from looped.model.decoding import Slot
+
 NORM_EPS = 1e-6
 ROTARY_BASE = 10_000
 
 Rotary = tuple[Tensor, Tensor]
 """Cosine and signed sine of the rotation angles (`rotary_tables`)."""
-
-
-class Slot(Protocol):
-    """Keys and values of earlier positions of one layer in one recurrence."""
-
-    def attend(self, q_BTHK: Tensor, k_BTHK: Tensor, v_BTHK: Tensor) -> Tensor:
-        """Store keys and values; attend to all positions up to that of each query."""
-
-
-class Cache(Protocol):
-    """Keys and values of earlier positions of all layers (`looped.model.decoding.KVCache`)."""
-
-    def positions(self, n_new: int) -> Tensor:
-        """Positions [B, T] of the next `n_new` tokens of each row."""
-
-    def slot(self, part: str, index: int, step: int) -> Slot:
-        """The slot of layer `index` of a part in recurrence `step`."""
 
 
 class Matrix(nn.Module):
@@ -108,7 +94,7 @@ class Attention(nn.Module):
         self.out = Matrix(d_model, d_model)
 
     def forward(
-        self, x_BTD: Tensor, rotary: Rotary, backend: str = "sdpa", slot: Slot | None = None
+        self, x_BTD: Tensor, rotary: Rotary, backend: str = "sdpa", slot: "Slot | None" = None
     ) -> Tensor:
         heads = (*x_BTD.shape[:2], -1, self.d_head)
         q_BTHK, k_BTHK, v_BTHK = (
@@ -151,7 +137,7 @@ class Block(nn.Module):
         self.mlp = MLP(config.d_model)
 
     def forward(
-        self, x_BTD: Tensor, rotary: Rotary, backend: str = "sdpa", slot: Slot | None = None
+        self, x_BTD: Tensor, rotary: Rotary, backend: str = "sdpa", slot: "Slot | None" = None
     ) -> Tensor:
         """x_BTD after the layer.
 

@@ -9,7 +9,7 @@ and T targets. Losses are in nats per token.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -18,9 +18,12 @@ from torch import Tensor, nn
 from looped.config import ModelConfig
 from looped.errors import ConfigError
 from looped.model.attention import choose_backend
-from looped.model.layers import Block, Cache, Embedding, Matrix, RMSNorm, Rotary, rotary_tables
+from looped.model.layers import Block, Embedding, Matrix, RMSNorm, Rotary, rotary_tables
 from looped.model.variants import VARIANT_CLASSES
 from looped.variants import VARIANTS
+
+if TYPE_CHECKING:
+    from looped.model.decoding import KVCache
 
 GROUPS = ("matrix", "embed", "unembed", "norm", "lanes")
 """Optimiser groups, in the order of `looped.transfer.learning_rates`."""
@@ -53,7 +56,7 @@ class LoopedLM(nn.Module):
             self.init_weights(seed)
 
     def forward(
-        self, tokens_BT: Tensor, n_recur: int | None = None, cache: Cache | None = None
+        self, tokens_BT: Tensor, n_recur: int | None = None, cache: "KVCache | None" = None
     ) -> Tensor:
         """Logits of the next token, logits_BTV in fp32, within ±15; V = config.n_vocab.
 
@@ -68,7 +71,7 @@ class LoopedLM(nn.Module):
         return self.logits(self.hidden(tokens_BT, n_recur, cache))
 
     def hidden(
-        self, tokens_BT: Tensor, n_recur: int | None = None, cache: Cache | None = None
+        self, tokens_BT: Tensor, n_recur: int | None = None, cache: "KVCache | None" = None
     ) -> Tensor:
         """Input x_BTD of the unembedding. Arguments as in `forward`."""
         n_recur, loops = self._recurrences(n_recur), VARIANTS[self.config.variant].loops
@@ -176,7 +179,7 @@ class LoopedLM(nn.Module):
         device = self.embed.weight.device
         return choose_backend(self.attention, device, self.compute_dtype, self.config.d_head)
 
-    def _rotary(self, tokens_BT: Tensor, cache: Cache | None) -> Rotary:
+    def _rotary(self, tokens_BT: Tensor, cache: "KVCache | None") -> Rotary:
         weight, time = self.embed.weight, tokens_BT.shape[1]
         if cache is None:
             positions = torch.arange(time, device=weight.device)

@@ -1,7 +1,7 @@
 """Read runs: by the name of a source, from a CSV file, or from a folder of records."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +97,32 @@ def read_csv(path: Path) -> pd.DataFrame:
     return frame.dropna(how="all")
 
 
+def check_mapping(
+    names: Iterable[str],
+    columns: Iterable[str],
+    known: Sequence[str],
+    in_file: Sequence[str],
+    path: Path,
+) -> None:
+    """Refuse a mapping from names to columns of a file with an unknown name or column.
+
+    Raises:
+        RecordError: lists the unknown ones and the known ones.
+    """
+    if absent := sorted(set(columns) - set(in_file)):
+        raise RecordError(
+            f"no column {absent}; the file has {in_file}",
+            file=path,
+            fix="Name a column of the file on the right of each mapping",
+        )
+    if unknown := sorted(set(names) - set(known)):
+        raise RecordError(
+            f"the table of runs has no column {unknown}; it has {known}",
+            file=path,
+            fix="Name one of them on the left of each mapping",
+        )
+
+
 def _read(source: str | Path, columns: dict[str, str]) -> pd.DataFrame:
     if source in SOURCES:
         if columns:
@@ -113,25 +139,10 @@ def _read(source: str | Path, columns: dict[str, str]) -> pd.DataFrame:
             f"runs: got {str(source)!r}, expected one of {sorted(SOURCES)}, the name of a folder "
             "in runs/, or the path of a CSV file or of a folder of records"
         )
-    return validate(_renamed(read_csv(path), columns, path), file=path)
-
-
-def _renamed(frame: pd.DataFrame, columns: dict[str, str], path: Path) -> pd.DataFrame:
-    absent = sorted(set(columns.values()) - set(frame.columns))
-    if absent:
-        raise RecordError(
-            f"no column {absent}; the file has {list(frame.columns)}",
-            file=path,
-            fix="Name a column of the file on the right of each mapping",
-        )
-    unknown = sorted(set(columns) - set(COLUMNS))
-    if unknown:
-        raise RecordError(
-            f"the table of runs has no column {unknown}; it has {COLUMNS}",
-            file=path,
-            fix="Name one of them on the left of each mapping",
-        )
-    return frame.assign(**{name: frame[in_file] for name, in_file in columns.items()})
+    frame = read_csv(path)
+    check_mapping(columns, columns.values(), COLUMNS, list(frame), path)
+    renamed = {name: frame[in_file] for name, in_file in columns.items()}
+    return validate(frame.assign(**renamed), file=path)
 
 
 def _select_case(

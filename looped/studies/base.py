@@ -6,9 +6,9 @@ return the specs of all runs of one experiment.
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from looped import accounting
 from looped.config import ModelConfig
@@ -73,6 +73,28 @@ def iso_depth(
 def truncation(n_recur: int) -> int:
     """Recurrences with gradient in the truncated-BPTT case: the last ⌈r / 2⌉ (section 6)."""
     return math.ceil(n_recur / 2)
+
+
+def cells(
+    recipe: Recipe,
+    widths: Mapping[float, Sequence[int]],
+    recurrences: Sequence[int] = LOOPED,
+    truncate: bool = False,
+    **settings: Any,
+) -> list[RunSpec]:
+    """A grid: one run for each budget (FLOPs), width of the budget, and recurrence.
+
+    Args:
+        widths: budget -> widths, in the unit of the recipe's first argument.
+        truncate: backpropagate through the last ⌈r / 2⌉ recurrences only (section 6).
+        settings: further arguments of the recipe.
+    """
+    return [
+        recipe(width, r, budget=budget, bptt=truncation(r) if truncate else None, **settings)
+        for budget in widths
+        for width in widths[budget]
+        for r in recurrences
+    ]
 
 
 def run_at(

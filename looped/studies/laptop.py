@@ -1,22 +1,19 @@
 """The laptop study: the paper's study at a size that two processor cores train."""
 
+from dataclasses import replace
 from typing import Unpack
 
-from looped.config import ModelConfig, require_whole
+from looped.config import ModelConfig
 from looped.errors import ConfigError
 from looped.spec import RunSpec
-from looped.studies.base import (
-    INJECTIONS,
-    LOOPED,
-    RECURRENCES,
-    TrainOverrides,
-    check_arguments,
-    iso_depth,
-    run_at,
-    truncation,
-)
+from looped.studies import base
+from looped.studies.base import TrainOverrides
 from looped.studies.paper import REFERENCE_WIDTH, d_model_of_width
 
+STACK = ModelConfig(
+    d_model=64, d_head=32, n_prelude=1, n_loop=8, n_coda=1, vocab_size=2048, seq_len=256
+)
+"""Executes 1 + 8 + 1 layers; the recipe sets the width and the head size."""
 TOKENS = 2**19
 REFERENCE: TrainOverrides = {
     "ref_d_model": d_model_of_width(REFERENCE_WIDTH),  # the rates of AdamW are the paper's
@@ -30,7 +27,7 @@ WIDTHS = {
     1.2e13: (32, 48, 64, 96),
 }
 """Budget (FLOPs) -> d_model; the minimum of every r lies between the smallest and the largest."""
-CASE_BUDGETS = (1.5e12, 3e12, 6e12)
+CASE_WIDTHS = {budget: WIDTHS[budget] for budget in (1.5e12, 3e12, 6e12)}
 SEED_CELLS = {1.5e12: 32, 6e12: 48}
 """Budget -> d_model of the cells that are trained from three seeds."""
 SWEEP_WIDTH = 48
@@ -55,48 +52,27 @@ def laptop_run(
     optimum of the sweep `laptop-lr-sweep`. The unembedding starts at a standard deviation of 0.001
     and has few steps to grow, so its rate is four times the paper's.
 
-    Args:
-        d_model: width, a multiple of 16 or 24.
-        n_recur: how often the loop block runs (r), a divisor of 8.
-        budget: nominal training FLOPs, which determine the tokens; or give `n_tokens`.
-        variant: name in `looped.variants.VARIANTS`; None for the linear injection.
-        bptt: last recurrences that carry gradient; None = all.
-        case: name of the study.
-        train: fields of `TrainConfig` that differ from the recipe's.
+    Arguments as in `paper_run`, but d_model, a multiple of 16 or 24, in place of the width.
 
     Raises:
         ConfigError: n_recur does not divide 8, no head size fits d_model, an argument that does
             not exist, or a value out of range.
     """
-    check_arguments(laptop_run, train)
-    require_whole("n_recur", n_recur, 1)
+    base.check_arguments(laptop_run, train)
     heads = [head for head in (32, 24, 16) if d_model % head == 0]
     if d_model < 1 or not heads:
         raise ConfigError(f"d_model: got {d_model}, expected a multiple of 16 or 24")
-    plain = ModelConfig(
-        d_model=d_model,
-        d_head=heads[0],
-        n_prelude=1,
-        n_loop=8,
-        n_coda=1,
-        vocab_size=2048,
-        seq_len=256,
-    )
+    plain = replace(STACK, d_model=d_model, d_head=heads[0])
     if budget is None and n_tokens is None:
         n_tokens = TOKENS
     recipe: TrainOverrides = {"batch_rows": 8, "lr": 0.03, "lr_unembed": 0.016}
-    model = iso_depth(plain, n_recur, variant, bptt)
-    return run_at(model, budget, n_tokens, recipe | REFERENCE | train, "laptop", case)
+    model = base.iso_depth(plain, n_recur, variant, bptt)
+    return base.run_at(model, budget, n_tokens, recipe | REFERENCE | train, "laptop", case)
 
 
 def laptop() -> list[RunSpec]:
     """68 runs: 17 widths x r, from 1.5e12 to 1.2e13 FLOPs, small budgets first."""
-    return [
-        laptop_run(d_model, r, budget=budget)
-        for budget, widths in WIDTHS.items()
-        for d_model in widths
-        for r in RECURRENCES
-    ]
+    return base.cells(laptop_run, WIDTHS, base.RECURRENCES)
 
 
 def laptop_seeds() -> list[RunSpec]:
@@ -104,34 +80,27 @@ def laptop_seeds() -> list[RunSpec]:
     return [
         laptop_run(d_model, r, budget=budget, seed=seed)
         for budget, d_model in SEED_CELLS.items()
-        for r in RECURRENCES
+        for r in base.RECURRENCES
         for seed in (1, 2)
     ]
 
 
 def laptop_tbptt() -> list[RunSpec]:
     """39 runs: truncated backpropagation on the three lower budgets of the laptop grid."""
-    return [
-        laptop_run(d_model, r, budget=budget, bptt=truncation(r), case="truncated_bptt")
-        for budget in CASE_BUDGETS
-        for d_model in WIDTHS[budget]
-        for r in LOOPED
-    ]
+    return base.cells(laptop_run, CASE_WIDTHS, truncate=True, case="truncated_bptt")
 
 
 def laptop_hyperconnect() -> list[RunSpec]:
     """39 runs: hyperconnections on the three lower budgets of the laptop grid."""
-    return [
-        laptop_run(d_model, r, budget=budget, variant="hyperconnect", case="hyperconnections")
-        for budget in CASE_BUDGETS
-        for d_model in WIDTHS[budget]
-        for r in LOOPED
-    ]
+    variant, case = "hyperconnect", "hyperconnections"
+    return base.cells(laptop_run, CASE_WIDTHS, variant=variant, case=case)
 
 
 def laptop_lr_sweep() -> list[RunSpec]:
     """24 runs: the MuonH rate at the laptop reference, for each r."""
-    return [laptop_run(SWEEP_WIDTH, r, lr=lr, case="lr_sweep") for r in RECURRENCES for lr in RATES]
+    return [
+        laptop_run(SWEEP_WIDTH, r, lr=lr, case="lr_sweep") for r in base.RECURRENCES for lr in RATES
+    ]
 
 
 def laptop_lr_transfer() -> list[RunSpec]:
@@ -147,7 +116,8 @@ def laptop_lr_transfer() -> list[RunSpec]:
 def laptop_injection() -> list[RunSpec]:
     """4 runs: every way to inject, d_model 48, r = 4, 6e12 FLOPs."""
     return [
-        laptop_run(48, 4, budget=6e12, variant=variant, case="injection") for variant in INJECTIONS
+        laptop_run(48, 4, budget=6e12, variant=variant, case="injection")
+        for variant in base.INJECTIONS
     ]
 
 

@@ -5,16 +5,8 @@ from typing import Unpack
 from looped import accounting
 from looped.config import ModelConfig
 from looped.spec import RunSpec
-from looped.studies.base import (
-    INJECTIONS,
-    LOOPED,
-    RECURRENCES,
-    TrainOverrides,
-    check_arguments,
-    iso_depth,
-    run_at,
-    truncation,
-)
+from looped.studies import base
+from looped.studies.base import TrainOverrides
 
 PAPER_VOCAB = 32_001
 """Number of tokens: the 32,000 of Llama 2 and one special token."""
@@ -32,11 +24,13 @@ WIDTHS = {
     2.15e19: (18, 24, 28, 34),
 }
 """Budget (FLOPs) -> widths s of the grid (section 4)."""
-CASE_BUDGETS = (4.64e17, 1e18, 2.15e18, 4.64e18)
-"""Budgets of the case studies."""
-WIDER_TRUNCATED = {1e18: (16,), 2.15e18: (18,), 4.64e18: (22,)}
-"""Additional widths with truncated BPTT, whose optimum is wider."""
-WIDER_HYPERCONNECT = {2.15e18: (18,)}
+_CASES = {budget: WIDTHS[budget] for budget in (4.64e17, 1e18, 2.15e18, 4.64e18)}
+HYPERCONNECT_WIDTHS = _CASES | {2.15e18: (*WIDTHS[2.15e18], 18)}
+TRUNCATED_WIDTHS = HYPERCONNECT_WIDTHS | {
+    1e18: (*WIDTHS[1e18], 16),
+    4.64e18: (*WIDTHS[4.64e18], 22),
+}
+"""Widths of the case studies: the four lower budgets, and wider where the optimum is wider."""
 RATES = (0.008, 0.010, 0.012, 0.014, 0.016, 0.018, 0.020, 0.024)
 EXTRAPOLATION_WIDTH, EXTRAPOLATION_STEPS, EXTRAPOLATION_ROWS = 34, 89_645, 256
 
@@ -57,7 +51,7 @@ def paper_config(
         ConfigError: n_recur does not divide 16.
     """
     plain = ModelConfig(d_model=d_model, vocab_used=PAPER_VOCAB)
-    return iso_depth(plain, n_recur, variant, bptt)
+    return base.iso_depth(plain, n_recur, variant, bptt)
 
 
 def case_config(case: str, n_recur: int, width: float) -> ModelConfig:
@@ -67,7 +61,7 @@ def case_config(case: str, n_recur: int, width: float) -> ModelConfig:
         d_model_of_width(width),
         n_recur,
         variant="hyperconnect" if looped and case == "hyperconnections" else None,
-        bptt=truncation(n_recur) if looped and case == "truncated_bptt" else None,
+        bptt=base.truncation(n_recur) if looped and case == "truncated_bptt" else None,
     )
 
 
@@ -106,7 +100,7 @@ def paper_run(
         ConfigError: an argument that does not exist, or a value out of range.
         ValueError: both budget and n_tokens, or neither.
     """
-    check_arguments(paper_run, train)
+    base.check_arguments(paper_run, train)
     model = paper_config(d_model_of_width(width), n_recur, variant, bptt)
     reference: TrainOverrides = {
         "ref_d_model": d_model_of_width(REFERENCE_WIDTH),
@@ -114,37 +108,23 @@ def paper_run(
         "ref_batch_tokens": BATCH_TOKENS,
         "batch_rows": BATCH_ROWS,
     }
-    return run_at(model, budget, n_tokens, reference | train, "fineweb-edu", case)
+    return base.run_at(model, budget, n_tokens, reference | train, "fineweb-edu", case)
 
 
 def paper() -> list[RunSpec]:
     """116 runs: 29 widths x r, from 4.64e17 to 2.15e19 FLOPs."""
-    return [
-        paper_run(width, r, budget=budget)
-        for budget, widths in WIDTHS.items()
-        for width in widths
-        for r in RECURRENCES
-    ]
+    return base.cells(paper_run, WIDTHS, base.RECURRENCES)
 
 
 def paper_tbptt() -> list[RunSpec]:
     """69 runs: gradient through the last half of the recurrences only."""
-    return [
-        paper_run(width, r, budget=budget, bptt=truncation(r), case="truncated_bptt")
-        for budget in CASE_BUDGETS
-        for width in WIDTHS[budget] + WIDER_TRUNCATED.get(budget, ())
-        for r in LOOPED
-    ]
+    return base.cells(paper_run, TRUNCATED_WIDTHS, truncate=True, case="truncated_bptt")
 
 
 def paper_hyperconnect() -> list[RunSpec]:
     """63 runs: hyperconnections in place of the linear injection."""
-    return [
-        paper_run(width, r, budget=budget, variant="hyperconnect", case="hyperconnections")
-        for budget in CASE_BUDGETS
-        for width in WIDTHS[budget] + WIDER_HYPERCONNECT.get(budget, ())
-        for r in LOOPED
-    ]
+    variant, case = "hyperconnect", "hyperconnections"
+    return base.cells(paper_run, HYPERCONNECT_WIDTHS, variant=variant, case=case)
 
 
 def paper_extrapolation() -> list[RunSpec]:
@@ -159,7 +139,9 @@ def paper_extrapolation() -> list[RunSpec]:
 
 def paper_lr_sweep() -> list[RunSpec]:
     """32 runs: the MuonH rate at the reference, s = 10 on 10 tokens per executed parameter."""
-    tokens = {r: accounting.whole_batches(reference_tokens(r), BATCH_TOKENS) for r in RECURRENCES}
+    tokens = {
+        r: accounting.whole_batches(reference_tokens(r), BATCH_TOKENS) for r in base.RECURRENCES
+    }
     return [
         paper_run(REFERENCE_WIDTH, r, n_tokens=n_tokens, lr=lr, case="lr_sweep")
         for r, n_tokens in tokens.items()
@@ -170,5 +152,6 @@ def paper_lr_sweep() -> list[RunSpec]:
 def paper_injection() -> list[RunSpec]:
     """4 runs: every way to inject, s = 10, r = 4, 1e18 FLOPs (table 5)."""
     return [
-        paper_run(10, 4, budget=1e18, variant=variant, case="injection") for variant in INJECTIONS
+        paper_run(10, 4, budget=1e18, variant=variant, case="injection")
+        for variant in base.INJECTIONS
     ]

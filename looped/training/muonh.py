@@ -69,7 +69,7 @@ class MuonH(torch.optim.Optimizer):
         lr: float = 0.014,
         momentum: float = 0.95,
     ):
-        super().__init__(list(named_params), {"lr": lr, "momentum": momentum})
+        super().__init__(named_params, {"lr": lr, "momentum": momentum})
         for group in self.param_groups:
             norms = torch._foreach_norm([p.detach() for p in group["params"]])
             for name, p, norm in zip(group["param_names"], group["params"], norms, strict=True):

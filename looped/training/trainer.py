@@ -1,8 +1,6 @@
 """Training loop of one run: model, optimisers, position, and this process's share of a batch."""
 
 import logging
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,6 +26,7 @@ from looped.training.distributed import Ranks
 from looped.training.metrics import Metrics, tail_loss
 from looped.training.names import CHECKPOINTS
 from looped.training.optimizers import build_optimizers
+from looped.training.signals import stop_signals
 from looped.training.validate import to_tokens, validate
 
 CHECKPOINT_SECONDS = 300
@@ -81,7 +80,7 @@ class Trainer:
     ) -> None:
         """Run the remaining steps, with checkpoints at intervals and at the end."""
         saved = time.perf_counter()
-        with _log(self, progress, trackers) as (log_step, flush), _stop_signals() as stopped:
+        with _log(self, progress, trackers) as (log_step, flush), stop_signals() as stopped:
             while self.state.step < self.spec.n_steps:
                 begin = time.perf_counter()
                 due = checkpoint_every is None and begin - saved > CHECKPOINT_SECONDS
@@ -284,34 +283,3 @@ def _log(
         yield log_step, metrics.sync
     finally:
         metrics.close()
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """Event that Ctrl-C and SIGTERM set inside the block, so that the current step can finish.
-
-    A second signal has its default effect; signals with a custom handler are left alone.
-    """
-    stopped = threading.Event()
-    usual: dict[int, Any] = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: signal.SIG_DFL,
-    }
-    if threading.current_thread() is not threading.main_thread():
-        usual = {}
-    usual = {number: do for number, do in usual.items() if signal.getsignal(number) == do}
-
-    def restore() -> None:
-        for number, do in usual.items():
-            signal.signal(number, do)
-
-    def stop(*_: object) -> None:
-        stopped.set()
-        restore()
-
-    for number in usual:
-        signal.signal(number, stop)
-    try:
-        yield stopped
-    finally:
-        restore()
