@@ -67,6 +67,7 @@ def test_predictions_of_the_pair_are_those_of_each_law(predictions, fit, large):
     joint = by_fit.loc["joint law"]
     np.testing.assert_allclose(joint["predicted"], [*loss, loss[1] - loss[0]], rtol=1e-12)
     assert (by_fit["low"] < by_fit["high"]).all()
+    assert joint["predicted"].between(joint["low"], joint["high"]).all()
     # the laws per r share no parameter, so nothing cancels in their gap
     width = by_fit["high"] - by_fit["low"]
     assert width["law per r", "Gap"] > width["joint law", "Gap"]
