@@ -10,6 +10,7 @@ from .claims.tables import published_range as published_range
 from .claims.tables import split_table as split_table
 from .config import ModelConfig as ModelConfig
 from .data.corpus import Corpus as Corpus
+from .data.prepare import prepare_corpus as prepare_corpus
 from .diagnose.delta import DeltaPhi as DeltaPhi
 from .diagnose.delta import delta_phi as delta_phi
 from .diagnose.equivalence import break_even_phi as break_even_phi

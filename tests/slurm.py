@@ -1,8 +1,8 @@
-"""A real SLURM of one node, this machine, for as long as a test needs it.
+"""A real SLURM with one node, this machine, that runs during a test.
 
-Needs root and the Debian packages slurm-wlm, slurm-wlm-basic-plugins and munge; `why_not` says what
-is missing. There is no accounting, as on many small clusters: a job that is killed leaves the queue
-and nobody can be asked about it.
+Needs root and the Debian packages slurm-wlm, slurm-wlm-basic-plugins and munge; `why_not` names
+what is missing. There is no accounting, as on many small clusters: a job that is killed leaves the
+queue, and its exit status is lost.
 """
 
 import os
@@ -51,18 +51,18 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscr
 
 
 def why_not() -> str | None:
-    """Why SLURM cannot be started here; None if it can."""
+    """Why SLURM cannot be started on this machine; None if it can."""
     if os.geteuid() != 0:
-        return "SLURM is started by root only"
+        return "only root can start SLURM"
     path = os.environ["PATH"] + ":/usr/sbin"
-    needed = ["slurmctld", "slurmd", "munged", "sbatch", "runuser"]
-    missing = [name for name in needed if not shutil.which(name, path=path)]
+    programs = ["slurmctld", "slurmd", "munged", "sbatch", "runuser"]
+    missing = [name for name in programs if not shutil.which(name, path=path)]
     return f"not installed: {', '.join(missing)}" if missing else None
 
 
 @contextmanager
 def single_node(folder: Path) -> Iterator[None]:
-    """SLURM_CONF names a running single-node SLURM while the block runs."""
+    """Run a single-node SLURM during the block; SLURM_CONF is the path of its configuration."""
     for name in ("state", "spool"):
         (folder / name).mkdir()
     config = folder / "slurm.conf"
@@ -73,7 +73,7 @@ def single_node(folder: Path) -> Iterator[None]:
         _start_munge()
         subprocess.run(["/usr/sbin/slurmctld", "-c", "-f", config], check=True)
         subprocess.run(["/usr/sbin/slurmd", "-c", "-f", config], check=True)
-        _wait(lambda: _told("sinfo", "-h", "-o", "%t") == "idle", "SLURM")
+        _wait(lambda: _output("sinfo", "-h", "-o", "%t") == "idle", "SLURM")
         yield
     finally:
         subprocess.run(["scancel", "--user", "root"], capture_output=True)
@@ -86,7 +86,7 @@ def single_node(folder: Path) -> Iterator[None]:
 
 
 def _start_munge() -> None:
-    if _told("munge", "-n"):
+    if _output("munge", "-n"):
         return
     key = Path("/etc/munge/munge.key")
     if not key.is_file():
@@ -98,10 +98,10 @@ def _start_munge() -> None:
     key.chmod(0o400)
     command = ["runuser", "-u", "munge", "--", "/usr/sbin/munged", "--force"]
     subprocess.run(command, check=True, capture_output=True)
-    _wait(lambda: _told("munge", "-n"), "munge")
+    _wait(lambda: _output("munge", "-n"), "munge")
 
 
-def _told(*command) -> str:
+def _output(*command) -> str:
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     return done.stdout.strip() if done.returncode == 0 else ""
 

@@ -253,9 +253,3 @@ def test_importing_loads_neither_torch_nor_charts_nor_notebooks(module):
     code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_charts_load_on_first_use():
-    code = "import sys, looped; looped.figures; print('altair' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True"

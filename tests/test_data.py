@@ -16,7 +16,7 @@ from looped.cli.data import app
 from looped.data import prepare as preparing
 from looped.data.corpus import Corpus, RowSet, default_folder
 from looped.data.order import batch_indices, rank_part
-from looped.data.prepare import prepare
+from looped.data.prepare import prepare_corpus
 from looped.data.sources.files import OwnText
 from looped.data.tokenizer import BOS, bos_id, load_tokenizer, token_ids, train_tokenizer
 from looped.errors import ConfigError
@@ -43,7 +43,7 @@ def texts(tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished(texts, tmp_path_factory):
     """A corpus that was prepared without an interruption."""
-    return prepare(OwnText(texts), out=tmp_path_factory.mktemp("corpus") / "c", **SETTINGS)
+    return prepare_corpus(OwnText(texts), out=tmp_path_factory.mktemp("corpus") / "c", **SETTINGS)
 
 
 @pytest.fixture(autouse=True)
@@ -70,29 +70,31 @@ def test_the_rows_are_those_documents_and_nothing_else(finished, texts):
 
 
 def test_the_manifest_counts(finished):
-    for side, rows in (("train", finished.train), ("validation", finished.validation)):
-        counts = finished.manifest[side]
+    for name, rows in (("train", finished.train), ("validation", finished.validation)):
+        counts = finished.manifest[name]
         assert counts["rows"] == len(rows)
         assert counts["tokens"] == 32 * len(rows)
         assert counts["encoded_tokens"] == 33 * len(rows) + counts["discarded_tokens"]
         assert 0 < counts["discarded_share"] < 1
-    documents = [finished.manifest[side]["documents"] for side in ("train", "validation")]
+    documents = [finished.manifest[name]["documents"] for name in ("train", "validation")]
     assert sum(documents) == 2500
     assert finished.vocab_size == 300
     assert len(finished.manifest["train"]["shards"]) > 3
 
 
-def test_no_text_is_on_both_sides(tmp_path):
+def test_no_text_is_in_both_subsets(tmp_path):
     texts = sentences(400) * 3
     for number in range(3):
         part = texts[number::3]
         lines = "\n".join(json.dumps({"text": text}) for text in part)
         (tmp_path / f"{number}.jsonl").write_text(lines, encoding="utf-8")
     source = OwnText(tmp_path, share=0.2)
-    sides = {side: [d.text for d in source.documents(side)] for side in ("train", "validation")}
-    assert not set(sides["train"]) & set(sides["validation"])
-    assert sorted(sides["train"] + sides["validation"]) == sorted(texts)
-    assert 0.1 < len(sides["validation"]) / len(texts) < 0.3
+    train, validation = (
+        [document.text for document in source.documents(name)] for name in ("train", "validation")
+    )
+    assert not set(train) & set(validation)
+    assert sorted(train + validation) == sorted(texts)
+    assert 0.1 < len(validation) / len(texts) < 0.3
 
 
 def test_the_tokenizer_has_seen_training_documents_only(finished, texts):
@@ -101,35 +103,35 @@ def test_the_tokenizer_has_seen_training_documents_only(finished, texts):
 
 
 def test_preparing_twice_gives_the_same_bytes(finished, texts, tmp_path):
-    again = prepare(OwnText(texts), out=tmp_path / "c", **SETTINGS)
+    again = prepare_corpus(OwnText(texts), out=tmp_path / "c", **SETTINGS)
     assert contents(again.folder) == contents(finished.folder)
     assert again.sha256 == finished.sha256
 
 
 def test_preparing_a_finished_corpus_opens_it(finished, texts, monkeypatch):
     monkeypatch.setattr(preparing, "_Preparation", None)
-    assert prepare(OwnText(texts), out=finished.folder, **SETTINGS).sha256 == finished.sha256
+    assert prepare_corpus(OwnText(texts), out=finished.folder, **SETTINGS).sha256 == finished.sha256
 
 
 @pytest.mark.parametrize("last", [0, 1, 3, 8, 15, 22])
-def test_interrupted_between_batches_it_goes_on_to_the_same_bytes(finished, texts, tmp_path, last):
+def test_interrupted_between_batches_it_resumes_to_the_same_bytes(finished, texts, tmp_path, last):
     seen = []
 
-    def stop(progress):
-        seen.append(progress)
+    def stop(done, total):
+        seen.append(done)
         if len(seen) > last:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
+        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
     with pytest.raises(FileNotFoundError, match="not finished"):
         Corpus.open(tmp_path)
-    assert contents(prepare(OwnText(texts), out=tmp_path, **SETTINGS).folder) == contents(
+    assert contents(prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS).folder) == contents(
         finished.folder
     )
 
 
-def test_killed_before_any_rename_it_goes_on_to_the_same_bytes(
+def test_killed_before_any_rename_it_resumes_to_the_same_bytes(
     finished, texts, tmp_path, monkeypatch
 ):
     source = OwnText(texts, finished.folder / "tokenizer.json")
@@ -147,55 +149,71 @@ def test_killed_before_any_rename_it_goes_on_to_the_same_bytes(
         count(old, new)
 
     monkeypatch.setattr(files.os, "replace", count)
-    whole = contents(prepare(source, out=tmp_path / "whole", **settings).folder)
+    whole = contents(prepare_corpus(source, out=tmp_path / "whole", **settings).folder)
     n_renames = len(renames)
     assert n_renames > 10  # tokenizer, states, shards, manifest
     for last in range(n_renames):
         renames.clear()
         monkeypatch.setattr(files.os, "replace", die)
         with pytest.raises(KeyboardInterrupt):
-            prepare(source, out=tmp_path / str(last), **settings)
+            prepare_corpus(source, out=tmp_path / str(last), **settings)
         monkeypatch.setattr(files.os, "replace", real)
-        assert contents(prepare(source, out=tmp_path / str(last), **settings).folder) == whole
+        resumed = prepare_corpus(source, out=tmp_path / str(last), **settings)
+        assert contents(resumed.folder) == whole
 
 
-def test_progress_tells_what_is_made_and_what_is_to_come(texts, tmp_path):
+def test_progress_counts_the_tokens_of_both_subsets(texts, tmp_path):
     seen = []
-    corpus = prepare(
-        OwnText([texts]), out=tmp_path, progress=seen.append, n_tokens=300 * 32, **SETTINGS
+    corpus = prepare_corpus(
+        OwnText([texts]),
+        out=tmp_path,
+        progress=lambda done, total: seen.append((done, total)),
+        n_tokens=300 * 32,
+        **SETTINGS,
     )
-    assert [at.stage for at in seen[:2]] == ["tokenizer", "validation"]
-    train = [at for at in seen if at.stage == "train"]
-    assert {at.most_tokens for at in train} == {300 * 32}
-    assert [at.tokens for at in train] == sorted(at.tokens for at in train)
-    assert train[-1].tokens == corpus.manifest["train"]["tokens"]
+    totals = [total for _, total in seen]
+    train = seen[totals.index(300 * 32) :]
+    assert {total for _, total in train} == {300 * 32}
+    assert [done for done, _ in train] == sorted(done for done, _ in train)
+    assert train[-1][0] == corpus.manifest["train"]["tokens"]
+    validation = seen[: totals.index(300 * 32)]
+    assert validation[-1][0] == corpus.manifest["validation"]["tokens"]
 
 
-def test_going_on_reads_only_what_is_missing(texts, tmp_path):
-    def stop(progress):
-        if progress.stage == "train" and progress.tokens > 200 * 32:
+def stop_in_training(tokens=0):
+    """A progress function that interrupts once there are so many tokens for training."""
+    before = [0, False]  # tokens at the last call; whether training has begun
+
+    def stop(done, total):
+        before[:] = done, before[1] or done < before[0]
+        if before[1] and done > tokens:
             raise KeyboardInterrupt
 
+    return stop
+
+
+def test_a_resumed_preparation_reads_only_what_is_missing(texts, tmp_path):
+    stop = stop_in_training(200 * 32)
     with pytest.raises(KeyboardInterrupt):
-        prepare(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
+        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
     places = []
 
     class Watched(OwnText):
-        def documents(self, side, after=(0, -1)):
-            places.append((side, after))
-            return super().documents(side, after)
+        def documents(self, subset, after=(0, -1)):
+            places.append((subset, after))
+            return super().documents(subset, after)
 
-    prepare(Watched(texts), out=tmp_path, **SETTINGS)
-    assert [side for side, _ in places] == ["train"]
+    prepare_corpus(Watched(texts), out=tmp_path, **SETTINGS)
+    assert [subset for subset, _ in places] == ["train"]
     assert places[0][1] > (0, 500)
 
 
 def test_a_second_preparation_waits_for_the_first(texts, finished, tmp_path, caplog):
     folder = tmp_path / "c"
     folder.mkdir()
-    with preparing._only_one(folder):
+    with preparing._lock(folder):
         second = threading.Thread(
-            target=lambda: prepare(OwnText(texts), out=folder, **SETTINGS), daemon=True
+            target=lambda: prepare_corpus(OwnText(texts), out=folder, **SETTINGS), daemon=True
         )
         second.start()
         second.join(0.3)
@@ -208,20 +226,15 @@ def test_a_second_preparation_waits_for_the_first(texts, finished, tmp_path, cap
 
 def test_another_request_for_the_same_folder(finished, texts, tmp_path):
     with pytest.raises(ConfigError, match="holds another corpus: seq_len 32, not 16"):
-        prepare(OwnText(texts), out=finished.folder, **SETTINGS | {"seq_len": 16})
-
-    def stop(progress):
-        if progress.stage == "train":
-            raise KeyboardInterrupt
-
+        prepare_corpus(OwnText(texts), out=finished.folder, **SETTINGS | {"seq_len": 16})
     with pytest.raises(KeyboardInterrupt):
-        prepare(OwnText(texts), out=tmp_path, progress=stop, **SETTINGS)
+        prepare_corpus(OwnText(texts), out=tmp_path, progress=stop_in_training(), **SETTINGS)
     with pytest.raises(ConfigError, match="vocab_size 300, not 280"):
-        prepare(OwnText(texts), out=tmp_path, **SETTINGS | {"vocab_size": 280})
+        prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS | {"vocab_size": 280})
 
 
 def test_tokens_are_rounded_up_to_rows(texts, finished, tmp_path):
-    some = prepare(OwnText(texts), out=tmp_path, n_tokens=100 * 32 + 1, **SETTINGS)
+    some = prepare_corpus(OwnText(texts), out=tmp_path, n_tokens=100 * 32 + 1, **SETTINGS)
     assert len(some.train) == 101
     np.testing.assert_array_equal(
         some.train.rows(np.arange(101)), finished.train.rows(np.arange(101))
@@ -229,10 +242,10 @@ def test_tokens_are_rounded_up_to_rows(texts, finished, tmp_path):
     assert len(some.validation) == len(finished.validation)
 
 
-def test_at_most_so_many_rows_of_validation(texts, finished, tmp_path):
+def test_validation_ends_at_the_rows_of_the_source(texts, finished, tmp_path):
     source = OwnText(texts)
     source.validation_rows = 3
-    few = prepare(source, out=tmp_path, **SETTINGS)
+    few = prepare_corpus(source, out=tmp_path, **SETTINGS)
     assert len(few.validation) == 3
     np.testing.assert_array_equal(
         few.validation.rows(np.arange(3)), finished.validation.rows(np.arange(3))
@@ -243,9 +256,9 @@ def test_at_most_so_many_rows_of_validation(texts, finished, tmp_path):
 def test_too_little_text_for_a_row(tmp_path):
     (tmp_path / "a.txt").write_text("one short text", encoding="utf-8")
     with pytest.raises(ValueError, match="too few"):
-        prepare(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=4000)
-    with pytest.raises(ValueError, match="validation side of 'text' does not fill a row"):
-        prepare(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=257)
+        prepare_corpus(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=4000)
+    with pytest.raises(ValueError, match="validation subset of 'text' does not fill a row"):
+        prepare_corpus(OwnText(tmp_path), out=tmp_path / "c", seq_len=8, vocab_size=257)
 
 
 @pytest.mark.parametrize(
@@ -260,29 +273,29 @@ def test_too_little_text_for_a_row(tmp_path):
             lambda f: np.save(f / "validation-00000.npy", np.zeros((2, 33), np.uint16)),
             r"\(2, 33\) of uint16, expected",
         ),
-        (lambda f: (f / "tokenizer.json").write_text("{}"), "another tokenizer"),
-        (lambda f: (f / "corpus.json").write_text("{"), "no manifest"),
+        (lambda f: (f / "tokenizer.json").write_text("{}"), "not the tokenizer"),
+        (lambda f: (f / "corpus.json").write_text("{"), "corpus.json: Expecting property name"),
     ],
 )
 def test_damage_is_found_on_opening(texts, tmp_path, change, problem):
-    folder = prepare(OwnText(texts), out=tmp_path, **SETTINGS).folder
+    folder = prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS).folder
     change(folder)
     with pytest.raises(ValueError, match=f"damaged: .*{problem}.*looped data prepare"):
         Corpus.open(folder)
 
 
 def test_a_changed_token_is_found_by_verify(texts, tmp_path):
-    corpus = prepare(OwnText(texts), out=tmp_path, **SETTINGS)
+    corpus = prepare_corpus(OwnText(texts), out=tmp_path, **SETTINGS)
     corpus.verify()
     with open(tmp_path / "train-00002.npy", "r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x01")
-    with pytest.raises(ValueError, match=r"train-00002.npy: its SHA-256 is another"):
+    with pytest.raises(ValueError, match=r"train-00002.npy: checksum mismatch"):
         Corpus.open(tmp_path).verify()
 
 
-def test_nothing_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nothing there.*looped data prepare --out"):
+def test_a_folder_without_a_corpus(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no such folder.*looped data prepare --out"):
         Corpus.open(tmp_path / "none")
 
 
@@ -329,7 +342,7 @@ def test_the_ranks_share_a_batch(world_size):
     np.testing.assert_array_equal(np.concatenate(parts), batch)
 
 
-def test_orders_that_cannot_be():
+def test_impossible_orders_are_refused():
     with pytest.raises(ValueError, match="8 rows for 3 ranks"):
         rank_part(np.arange(8), 0, 3)
     with pytest.raises(ValueError, match="expected 0 to 1"):
@@ -346,7 +359,7 @@ def test_the_tokenizer_gives_every_text_back(finished):
         assert tokenizer.decode(ids) == text
 
 
-def test_tokenizers_that_cannot_be(tmp_path):
+def test_impossible_tokenizers_are_refused(tmp_path):
     with pytest.raises(ValueError, match="at least 257"):
         train_tokenizer(["text"], 100)
     (tmp_path / "tokenizer.json").write_text("{}")

@@ -1,6 +1,6 @@
-"""Continuation loss against the model's own logits, exact limits, and from a checkpoint."""
+"""Continuation loss against the logits of the model, exact limits, and a checkpoint's results."""
 
-# ruff: noqa: E402 (what needs torch is imported once it is known to be there)
+# ruff: noqa: E402 (modules that need torch are imported after the check that it is installed)
 
 import json
 import math
@@ -44,7 +44,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Folder of a run of seconds, and its corpus."""
+    """Folder of a short run, and its corpus."""
     corpus = make_corpus(tmp_path_factory.mktemp("corpus"))
     folder = tmp_path_factory.mktemp("run")
     looped.train(spec_of(), folder, corpus=corpus, device="cpu")
@@ -65,13 +65,15 @@ def one_by_one(model, pair):
 @pytest.mark.parametrize("batch_rows", [1, 3, 32])
 def test_scores_are_those_of_the_logits_row_by_row(model, batch_rows):
     seen = []
-    scored = score(model, PAIRS, batch_rows, progress=seen.append)
+    scored = score(
+        model, PAIRS, batch_rows, progress=lambda done, total: seen.append((done, total))
+    )
     for pair, each in zip(PAIRS, scored, strict=True):
         nats, likeliest = one_by_one(model, pair)
         np.testing.assert_allclose(each.nats, nats, rtol=0, atol=1e-12)
         assert each.greedy == (likeliest == pair[1])
         assert each.n_cut == 0
-    assert seen[-1] == len(PAIRS)
+    assert seen[-1] == (len(PAIRS), len(PAIRS))
 
 
 def test_the_continuation_that_the_model_would_write_is_greedy(model):
@@ -80,7 +82,7 @@ def test_the_continuation_that_the_model_would_write_is_greedy(model):
     assert [s.greedy for s in score(model, [([3, 1, 4], written), ([3, 1, 4], other)])] == [1, 0]
 
 
-def test_a_model_that_knows_nothing_loses_the_logarithm_of_its_vocabulary(model):
+def test_an_untrained_model_has_the_logarithm_of_its_vocabulary_as_loss(model):
     blind = LoopedLM(model.config).double()
     with torch.no_grad():
         blind.unembed.weight.zero_()
@@ -106,7 +108,7 @@ def test_a_pair_that_cannot_be_scored_is_refused(model, pair, problem):
         score(model, [PAIRS[0], pair])
 
 
-def test_validation_rows_as_pairs_have_the_validation_loss(trained):
+def test_validation_rows_scored_as_pairs_have_the_validation_loss(trained):
     folder, corpus = trained
     model = load_trained(folder)
     rows = corpus.validation.rows(np.arange(len(corpus.validation))).tolist()
@@ -118,7 +120,7 @@ def test_validation_rows_as_pairs_have_the_validation_loss(trained):
     assert np.std(means, ddof=1) / math.sqrt(len(rows)) == pytest.approx(se, rel=1e-4)
 
 
-def test_context_and_continuation_make_up_the_text(trained):
+def test_the_tokens_of_context_and_continuation_decode_to_the_text(trained):
     _, corpus = trained
     tokenizer = corpus.tokenizer()
     examples = draw_examples("varassign_d1_code", 20, n_shots=1)
@@ -147,9 +149,15 @@ def test_spaces_go_to_the_continuation_and_merged_tokens_to_the_context(trained)
 
 def test_a_checkpoint_is_evaluated_on_the_primitives(trained):
     folder, corpus = trained
+    tasks, seen = ["induction_head", "varassign_d0_math"], []
+
+    def progress(done, total):
+        seen.append((done, total))
+
     found = looped.evaluate_checkpoint(
-        folder, ["induction_head", "varassign_d0_math"], n_examples=30, seed=2, corpus=corpus
+        folder, tasks, n_examples=30, seed=2, corpus=corpus, progress=progress
     )
+    assert seen == [(30, 60), (60, 60)]
     assert set(found["run_id"]) == {spec_of().run_id}
     assert set(found["step"]) == {spec_of().n_steps}
     record = looped.load_records(folder)[0]
@@ -158,7 +166,7 @@ def test_a_checkpoint_is_evaluated_on_the_primitives(trained):
     assert (found["n_truncated"] == 30).all()  # rows of 32 tokens are short
     model, tokenizer = load_trained(folder), corpus.tokenizer()
     table = found.set_index(["task", "metric"])
-    for task in ("induction_head", "varassign_d0_math"):
+    for task in tasks:
         examples = draw_examples(task, 30, seed=2)
         pairs = [
             (
@@ -211,7 +219,7 @@ def test_bad_arguments_are_refused(trained, change, error, problem):
         looped.evaluate_checkpoint(**arguments)
 
 
-def test_the_corpus_must_be_that_of_the_run(trained, tmp_path):
+def test_another_corpus_than_that_of_the_run_is_refused(trained, tmp_path):
     folder, corpus = trained
     other = shutil.copytree(folder, tmp_path / "run")
     for state in other.glob("checkpoints/*/state.json"):
@@ -220,7 +228,7 @@ def test_the_corpus_must_be_that_of_the_run(trained, tmp_path):
         looped.evaluate_checkpoint(other, ["induction_head"], corpus=corpus)
 
 
-def test_an_unknown_task_names_what_is_known(trained, monkeypatch):
+def test_the_error_for_an_unknown_task_lists_the_known_ones(trained, monkeypatch):
     folder, corpus = trained
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     with pytest.raises(ConfigError, match=r"induction_head.*looped\[eval\]"):

@@ -1,4 +1,4 @@
-"""Grids on real engines: local processes and a real SLURM; what fails, dies or comes twice."""
+"""Grids on a fake engine, on local processes and on a real SLURM; failed, killed, repeated runs."""
 
 import json
 import os
@@ -8,8 +8,9 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,14 +19,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("submitit")
 
+import filelock  # noqa: E402
 import slurm  # noqa: E402
 from tiny import make_corpus, spec_of  # noqa: E402
 
 import looped  # noqa: E402
+from looped.launching import engine as engines  # noqa: E402
 from looped.launching.collect import collect  # noqa: E402
 from looped.launching.engine import Engine, launch  # noqa: E402
 from looped.launching.folder import RunFolder, grid_status  # noqa: E402
 from looped.launching.job import Job, TrainOptions  # noqa: E402
+from looped.registry.record import read_record  # noqa: E402
 from looped.training import names  # noqa: E402
 from looped.training.checkpoint import list_checkpoints  # noqa: E402
 
@@ -44,7 +48,7 @@ def options(corpus):
 
 @pytest.fixture(scope="module", params=["local", pytest.param("slurm", marks=needs_slurm)])
 def engine(request, tmp_path_factory):
-    """Both engines; SLURM is started for the tests that ask for it."""
+    """Both engines; SLURM runs during the tests that use it."""
     made = Engine(cluster=request.param, parallel=2, hours=0.2)
     if request.param == "local":
         yield made
@@ -65,7 +69,7 @@ def long_spec(steps=4000):
 def wait_for(ready, seconds=300.0):
     end = time.monotonic() + seconds
     while not ready():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, f"not ready after {seconds} s"
         time.sleep(0.02)
 
 
@@ -76,7 +80,7 @@ def kill_trainer_of(run: RunFolder) -> None:
 
 
 def kill_holders(file: Path, number=signal.SIGKILL) -> list[int]:
-    """A signal for the processes that have a file open, if there are any left; their numbers."""
+    """Send a signal to all processes that have a file open; their process ids."""
     holders = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _holds(path, file)]
     for pid in holders:
         with suppress(ProcessLookupError):
@@ -91,6 +95,86 @@ def _holds(process: Path, file: Path) -> bool:
         return False
 
 
+@dataclass
+class InProcess:
+    """An executor that runs each job at once in this process; "killed" jobs only leave a log."""
+
+    folder: Path
+    killed: tuple[str, ...] = ()
+    submitted: list = field(default_factory=list)
+
+    def submit(self, job: Job):
+        run_id = Path(job.folder).name
+        self.submitted.append(run_id)
+        stderr = self.folder / f"{run_id}.log"
+        if run_id in self.killed:
+            stderr.write_text("\n".join(f"line {number}" for number in range(20)))
+        else:
+            with suppress(Exception):  # the job has written its failure
+                job()
+        return SimpleNamespace(done=lambda: True, paths=SimpleNamespace(stderr=stderr))
+
+
+class TestInProcess:
+    @pytest.fixture
+    def executor(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(engines, "POLL_SECONDS", 0.0)
+        monkeypatch.setattr(engines, "POLLS_PER_REPORT", 1)
+        made = InProcess(tmp_path)
+        monkeypatch.setattr(Engine, "executor", lambda self, jobs: made)
+        return made
+
+    def test_failed_and_killed_runs_do_not_stop_the_others(self, executor, options, tmp_path):
+        """Launched again, only runs without a record are started."""
+        bad, killed = spec_of(lr_norm=3e38), spec_of(seed=9)
+        executor.killed = (killed.run_id,)
+        status = launch([bad, killed, *specs(2), bad], tmp_path, options=options)
+        assert status["state"].to_list() == ["failed", "failed", "done", "done"]
+        assert "is not finite" in status["failure"][0]
+        assert status["failure"][1].startswith("the process ended without an error message")
+        assert status["failure"][1].splitlines()[1:] == [f"line {n}" for n in range(8, 20)]
+        executor.submitted.clear()
+        executor.killed = ()
+        assert launch([killed, *specs(2)], tmp_path, options=options)["state"].eq("done").all()
+        assert executor.submitted == [killed.run_id]
+
+    def test_progress_counts_the_runs_that_are_done(self, executor, options, tmp_path):
+        seen = []
+        status = launch(
+            specs(3),
+            tmp_path,
+            options=options,
+            limit=2,
+            progress=lambda done, total: seen.append((done, total)),
+        )
+        assert status["state"].to_list() == ["done", "done", "waiting"]
+        assert seen[-1] == (2, 3)
+        assert seen == sorted(seen)
+
+    def test_a_run_that_another_process_trains_is_not_started(
+        self, executor, options, tmp_path, monkeypatch
+    ):
+        ours, other = specs(2)
+        states = iter(["running", "running", "done"])
+        real = RunFolder.state.fget
+
+        def state(run):
+            return next(states, "done") if run.spec == other else real(run)
+
+        todo = [RunFolder(spec, tmp_path / spec.run_id) for spec in (ours, other)]
+        monkeypatch.setattr(RunFolder, "state", property(state))
+        engines._Local(Engine(), options, tmp_path).run(todo, lambda: None)
+        assert executor.submitted == [ours.run_id]
+
+    def test_a_collected_record_is_done(self, executor, options, tmp_path):
+        launch(specs(2), tmp_path / "work", options=options)
+        collect(specs(2), tmp_path / "work", tmp_path / "runs")
+        executor.submitted.clear()
+        launch(specs(2), tmp_path / "other", records=tmp_path / "runs", options=options)
+        assert executor.submitted == []
+
+
+@pytest.mark.slow
 class TestEngines:
     def test_a_grid_with_one_run_that_raises_and_one_that_is_killed(
         self, engine, options, tmp_path
@@ -109,7 +193,7 @@ class TestEngines:
         assert status.loc[bad.run_id, "state"] == "failed"
         assert "is not finite" in status.loc[bad.run_id, "failure"]
         assert status.loc[killed.run_id, "state"] == "failed"
-        assert "without a word" in status.loc[killed.run_id, "failure"]
+        assert "without an error message" in status.loc[killed.run_id, "failure"]
 
         written = {
             path: path.stat().st_mtime_ns for path in tmp_path.glob("*/????????????????.json")
@@ -118,7 +202,7 @@ class TestEngines:
         assert (again["state"] == "done").all()
         assert all(path.stat().st_mtime_ns == when for path, when in written.items())
 
-    def test_a_killed_run_goes_on_from_its_checkpoint(self, engine, options, tmp_path):
+    def test_a_killed_run_resumes_from_its_checkpoint(self, engine, options, tmp_path):
         spec = spec_of(steps=400)
         run = RunFolder(spec, tmp_path / spec.run_id)
         killer = threading.Thread(target=kill_trainer_of, args=[run])
@@ -129,39 +213,58 @@ class TestEngines:
         assert 0 < first["progress"][0] < 1
         second = launch([spec], tmp_path, engine=engine, options=options)
         assert second["state"].to_list() == ["done"]
-        assert looped.read_record(run.record).provenance.resumed == 1
+        assert read_record(run.record).provenance.resumed == 1
         assert len(looped.read_metrics(run.path)) == 400
 
-    def test_a_limit(self, engine, options, tmp_path):
+    def test_a_limit_on_the_runs_that_are_started(self, engine, options, tmp_path):
         status = launch(specs(), tmp_path, engine=engine, options=options, limit=1)
         assert status["state"].to_list() == ["done", "waiting", "waiting"]
 
 
-def test_a_run_of_two_processes_goes_through_torchrun(options, tmp_path):
+def test_the_options_of_a_run_of_two_processes_reach_torchrun(monkeypatch, tmp_path):
+    commands = []
+    monkeypatch.setattr(subprocess, "run", lambda command, check: commands.append(command))
+    options = TrainOptions(corpus="c", device="cpu", compile=True, micro_rows=4)
+    job = Job(spec_of().to_dict(), str(tmp_path), options, processes=2)
+    assert job() == spec_of().run_id
+    (command,) = commands
+    processes = command.index("--nproc-per-node")
+    assert command[processes : processes + 5] == ["--nproc-per-node", "2", "-m", "looped", "train"]
+    values = dict(zip(command[processes + 5 :: 2], command[processes + 6 :: 2], strict=False))
+    assert values["--out"] == str(tmp_path)
+    assert looped.RunSpec.from_dict(json.loads(Path(values["--spec"]).read_text())) == spec_of()
+    given = ["--corpus", "c", "--device", "cpu", "--attention", "auto", "--compile"]
+    assert command[command.index("--corpus") :] == [*given, "--micro-rows", "4"]
+
+
+@pytest.mark.slow
+def test_a_run_of_two_processes_is_started_by_torchrun(options, tmp_path):
     spec = spec_of()
     job = Job(spec.to_dict(), str(tmp_path), options, processes=2)
     try:
         job()
     except subprocess.CalledProcessError:
-        pass  # gloo may abort at exit after all is done: the record judges
-    record = looped.read_record(tmp_path / f"{spec.run_id}.json")
+        pass  # gloo may abort at exit after the run is done: the record decides
+    record = read_record(tmp_path / f"{spec.run_id}.json")
     assert record.provenance.stretches[-1].n_processes == 2
     assert record.run_spec == spec
 
 
-def test_a_preempted_run_is_queued_again_and_goes_on(options, tmp_path):
-    """The signal that SLURM sends before a time-out or preemption, to a local job."""
+@pytest.mark.slow
+def test_a_preempted_run_is_queued_again_and_resumes(options, tmp_path):
+    """A local job gets the signal that SLURM sends before a time-out or a preemption."""
     spec = spec_of(steps=600)
     run = RunFolder(spec, tmp_path / spec.run_id)
     job = Engine().executor(tmp_path / ".jobs").submit(Job(spec.to_dict(), str(run.path), options))
     wait_for(lambda: list_checkpoints(run.path))
     kill_holders(run.path / names.METRICS, signal.SIGUSR2)
     wait_for(job.done)
-    assert looped.read_record(run.record).provenance.resumed == 1
+    assert read_record(run.record).provenance.resumed == 1
     assert len(looped.read_metrics(run.path)) == 600
     assert run.state == "done"
 
 
+@pytest.mark.slow
 def test_two_launchers_never_run_a_spec_twice(options, tmp_path):
     grid = specs(4)
     engine = Engine(parallel=1)
@@ -178,10 +281,10 @@ def test_two_launchers_never_run_a_spec_twice(options, tmp_path):
     for status in results.values():
         assert (status["state"] == "done").all()
     for spec in grid:
-        record = looped.read_record(RunFolder(spec, tmp_path / spec.run_id).record)
+        record = read_record(RunFolder(spec, tmp_path / spec.run_id).record)
         assert record.provenance.resumed == 0
-        told = [line["step"] for line in looped.read_metrics(tmp_path / spec.run_id)]
-        assert told == list(range(1, spec.n_steps + 1))
+        steps_seen = [line["step"] for line in looped.read_metrics(tmp_path / spec.run_id)]
+        assert steps_seen == list(range(1, spec.n_steps + 1))
 
 
 LAUNCHER = """
@@ -195,8 +298,9 @@ launch([spec_of(seed=s, steps=600) for s in range(4)], {work!r}, engine=Engine()
 """
 
 
+@pytest.mark.slow
 def test_killing_launchers_and_runs_loses_no_record_and_repeats_none(corpus, tmp_path):
-    """SIGKILL at twenty random moments, to the launcher or to a run, launching again each time."""
+    """SIGKILL at twenty random times, to the launcher or to a run, each followed by a launch."""
     code = LAUNCHER.format(
         tests=str(Path(__file__).parent), corpus=str(corpus.folder), work=str(tmp_path)
     )
@@ -225,17 +329,31 @@ def test_killing_launchers_and_runs_loses_no_record_and_repeats_none(corpus, tmp
     for run in runs:
         if run.spec.run_id in seen:
             assert run.record.read_bytes() == seen[run.spec.run_id]
-        told = [line["step"] for line in looped.read_metrics(run.path)]
-        assert told == list(range(1, 601))
+        steps_seen = [line["step"] for line in looped.read_metrics(run.path)]
+        assert steps_seen == list(range(1, 601))
 
 
 class TestStatus:
-    def test_of_a_grid_that_nobody_started(self, tmp_path):
+    def test_of_a_grid_that_was_not_started(self, tmp_path):
         status = grid_status(specs(), tmp_path / "nowhere")
         assert status["state"].to_list() == ["waiting"] * 3
         assert status["progress"].sum() == 0
         assert status["val_loss"].isna().all()
 
+    def test_of_a_run_whose_folder_is_locked(self, tmp_path):
+        spec = spec_of(steps=100)
+        folder = tmp_path / spec.run_id
+        folder.mkdir()
+        line = {"step": 25, "tokens": spec.train.n_tokens // 4, "tokens_per_second": 50.0}
+        (folder / names.METRICS).write_text("{}\n" * 2000 + json.dumps(line) + '\n{"step": 2')
+        with filelock.FileLock(folder / names.LOCK):
+            (row,) = grid_status([spec], tmp_path).itertuples()
+        assert (row.state, row.progress, row.tokens_per_second) == ("running", 0.25, 50.0)
+        assert row.eta_seconds == spec.train.n_tokens * 0.75 / 50
+        (row,) = grid_status([spec], tmp_path).itertuples()
+        assert (row.state, row.progress, row.eta_seconds) == ("stopped", 0.25, None)
+
+    @pytest.mark.slow
     def test_of_a_run_in_progress(self, options, tmp_path):
         spec = long_spec(steps=20_000)
         run = RunFolder(spec, tmp_path / spec.run_id)
@@ -265,7 +383,14 @@ class TestCollect:
 
     def test_records_and_their_table(self, work, tmp_path):
         out = tmp_path / "runs"
-        assert collect(specs(3), work, out) == {"new": 2, "known": 0, "missing": 1}
+        seen = []
+
+        def progress(done, total):
+            seen.append((done, total))
+
+        counts = collect(specs(3), work, out, progress=progress)
+        assert counts == {"new": 2, "known": 0, "missing": 1}
+        assert seen == [(1, 3), (2, 3), (3, 3)]
         assert collect(specs(3), work, out) == {"new": 0, "known": 2, "missing": 1}
         table = looped.load_runs(out)
         assert sorted(table["seed"]) == [0, 1]
@@ -292,7 +417,7 @@ class TestCollect:
         ({"hours": 0}, "hours: got 0"),
     ],
 )
-def test_engines_that_cannot_be(settings, message):
+def test_impossible_engines_are_refused(settings, message):
     with pytest.raises(looped.ConfigError, match=message):
         Engine(**settings)
 

@@ -1,4 +1,4 @@
-"""The adapter of lm-eval: the harness's own splitting and averaging, against our numbers."""
+"""The adapter for lm-eval: its token split and averages give the same numbers as `score`."""
 
 import json
 import math
@@ -51,7 +51,7 @@ metric_list:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Folder of a run of seconds, its corpus, and the adapter of its model."""
+    """Folder of a short run, its corpus, and the adapter of its model."""
     corpus = make_corpus(tmp_path_factory.mktemp("corpus"))
     folder = tmp_path_factory.mktemp("run")
     looped.train(spec_of(), folder, corpus=corpus, device="cpu")
@@ -68,17 +68,18 @@ def nats(lm, corpus, examples):
     return np.array([each.nats.sum() for each in score(lm.model, pairs)])
 
 
-def test_continuations_have_our_likelihood(trained):
+def test_continuations_have_the_likelihood_of_score(trained):
     _, corpus, lm = trained
     examples = draw_examples("varassign_d0_math", 20, n_shots=0, seed=4)
     examples += [Example("the loop ", "runs again"), Example("", "the loop"), Example("a", " b")]
     pairs = encode_pairs(corpus.tokenizer(), corpus.bos_id, examples)
-    ours = [(-each.nats.sum(), each.greedy) for each in score(lm.model, pairs)]
+    expected = score(lm.model, pairs)
     before = lm.n_truncated
-    asked = requests("loglikelihood", *[(e.context, e.continuation) for e in examples])
-    theirs = lm.loglikelihood(asked, disable_tqdm=True)
-    np.testing.assert_allclose([t[0] for t in theirs], [o[0] for o in ours], rtol=1e-5)
-    assert [t[1] for t in theirs] == [o[1] for o in ours]
+    arguments = requests("loglikelihood", *[(e.context, e.continuation) for e in examples])
+    got = lm.loglikelihood(arguments, disable_tqdm=True)
+    log_p = [-each.nats.sum() for each in expected]
+    np.testing.assert_allclose([value for value, _ in got], log_p, rtol=1e-5)
+    assert [greedy for _, greedy in got] == [each.greedy for each in expected]
     assert lm.n_truncated - before == sum(len(c) + len(r) > SEQ_LEN + 1 for c, r in pairs) > 0
 
 
@@ -104,8 +105,8 @@ def test_text_is_generated_up_to_the_first_stop(trained):
     written = tokenizer.decode(looped.generate(lm.model, [prompt], 8)[0])
     options = {"max_gen_toks": 8, "until": []}
     stop = written[len(written) // 2]
-    asked = [("the loop", options), ("the loop", options | {"until": [stop]})]
-    whole, cut = lm.generate_until(requests("generate_until", *asked))
+    prompts = [("the loop", options), ("the loop", options | {"until": [stop]})]
+    whole, cut = lm.generate_until(requests("generate_until", *prompts))
     assert whole == written.partition("<|bos|>")[0]
     assert cut == whole.partition(stop)[0]
     sampled = options | {"do_sample": True, "top_k": 20}
@@ -116,10 +117,9 @@ def test_text_is_generated_up_to_the_first_stop(trained):
         lm.generate_until(requests("generate_until", ("a", options | {"top_p": 0.9})))
 
 
-def test_a_local_task_gives_our_numbers(trained, tmp_path):
-    """The whole way, without a network: command, harness, YAML file, data in JSON lines."""
-    folder, corpus, lm = trained
-    examples = draw_examples("induction_head", 12, seed=9)
+@pytest.fixture
+def rows(tmp_path):
+    """Rows of two local tasks; their YAML files and data are in `tmp_path`."""
     rows = [
         {
             "context": e.context[-20:],
@@ -127,7 +127,7 @@ def test_a_local_task_gives_our_numbers(trained, tmp_path):
             "choices": [e.continuation, " the loop"],
             "label": 0,
         }
-        for e in examples
+        for e in draw_examples("induction_head", 12, seed=9)
     ]
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -137,20 +137,38 @@ def test_a_local_task_gives_our_numbers(trained, tmp_path):
     ):
         head = TASK.format(name=name, kind=kind, data=data)
         (tmp_path / f"{name}.yaml").write_text(head + rest)
+    return rows
+
+
+def test_a_local_task_has_the_numbers_of_score(trained, rows, tmp_path, monkeypatch):
+    folder, corpus, lm = trained
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hf")
+    table = looped.evaluate_checkpoint(
+        folder, ["tiny_copy", "tiny_choice"], corpus=corpus, include_path=tmp_path
+    ).set_index(["task", "metric"])
+    copied = nats(lm, corpus, [Example(row["context"], row["continuation"]) for row in rows])
+    other = nats(lm, corpus, [Example(row["context"], row["choices"][1]) for row in rows])
+    perplexity = table.loc[("tiny_copy", "perplexity")]
+    assert math.log(perplexity["value"]) == pytest.approx(copied.mean(), rel=1e-5)
+    assert perplexity["n_examples"] == len(rows)
+    assert table.loc[("tiny_choice", "acc"), "value"] == pytest.approx((copied < other).mean())
+
+
+@pytest.mark.slow
+def test_the_command_evaluates_a_local_task_without_a_network(trained, rows, tmp_path):
+    """From the command through lm-eval and a YAML file to data in JSON lines."""
+    folder, corpus, lm = trained
     command = [sys.executable, "-m", "looped", "evaluate", folder, "--corpus", corpus.folder]
     command += ["--tasks", "tiny_copy,tiny_choice", "--include-path", tmp_path, "--json"]
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | offline)
     assert done.returncode == 0, done.stderr
     found = {(row["task"], row["metric"]): row for row in json.loads(done.stdout)}
-
     copied = nats(lm, corpus, [Example(row["context"], row["continuation"]) for row in rows])
-    other = nats(lm, corpus, [Example(row["context"], row["choices"][1]) for row in rows])
     perplexity = found["tiny_copy", "perplexity"]
     assert math.log(perplexity["value"]) == pytest.approx(copied.mean(), rel=1e-5)
-    assert perplexity["n_examples"] == len(rows)
     assert perplexity["chance_any"] is None
-    assert found["tiny_choice", "acc"]["value"] == pytest.approx((copied < other).mean())
+    assert {task for task, _ in found} == {"tiny_copy", "tiny_choice"}
 
 
 def test_an_unknown_task_is_one_line(trained, tmp_path):

@@ -1,4 +1,4 @@
-"""The synthetic reasoning tasks: every question has its answer in the text."""
+"""The synthetic reasoning tasks: the text of every question contains the answer."""
 
 import re
 from collections import Counter
@@ -9,31 +9,31 @@ from looped.evaluate.primitives import PRIMITIVES, draw_examples
 
 
 def solved(question: str) -> str:
-    """The answer that a reader of one question finds, aliases followed."""
+    """The answer to one question, aliases resolved."""
     if "->" in question:
-        *pairs, asked = question.split(", ")
-        return dict(pair.split(" -> ") for pair in pairs)[asked.removesuffix(" ->")]
-    asked = re.search(r"print\((\w)\) #$|; (\w) =$", question)
-    asked = asked[1] or asked[2]
-    given = dict(re.findall(r"(\w) = (\w+)", question))
-    while asked in given:
-        asked = given[asked]
-    return asked
+        *pairs, query = question.split(", ")
+        return dict(pair.split(" -> ") for pair in pairs)[query.removesuffix(" ->")]
+    query = re.search(r"print\((\w)\) #$|; (\w) =$", question)
+    answer = query[1] or query[2]
+    values = dict(re.findall(r"(\w) = (\w+)", question))
+    while answer in values:
+        answer = values[answer]
+    return answer
 
 
 @pytest.mark.parametrize("task", PRIMITIVES)
-def test_the_answer_is_the_one_that_a_reader_finds(task):
+def test_the_continuation_is_the_answer_in_the_text(task):
     for example in draw_examples(task, 200, seed=3):
         *shots, question = example.context.split("\n\n")
         assert example.continuation == f" {solved(question)}"
         assert len(shots) == PRIMITIVES[task].n_shots
         for shot in shots:
-            asked, _, answer = shot.rpartition(" ")
-            assert answer == solved(asked)
+            question, _, answer = shot.rpartition(" ")
+            assert answer == solved(question)
 
 
 @pytest.mark.parametrize("task", PRIMITIVES)
-def test_answers_are_those_that_chance_is_counted_from(task):
+def test_the_numbers_of_answers_are_those_of_the_chance_levels(task):
     primitive = PRIMITIVES[task]
     examples = draw_examples(task, 2000, n_shots=0, seed=1)
     answers = Counter(example.continuation for example in examples)
@@ -49,7 +49,7 @@ def test_answers_are_those_that_chance_is_counted_from(task):
         assert example.continuation.strip() in found
 
 
-def test_where_the_answer_stands_tells_nothing():
+def test_the_position_of_the_answer_is_uniform():
     for task, n_listed in {"induction_head": 8, "varassign_d1_math": 5}.items():
         examples = draw_examples(task, 2000, n_shots=0)
         places = Counter(

@@ -4,27 +4,29 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 pytest.importorskip("tokenizers")
-pytest.importorskip("datasets")
+pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from looped.data.corpus import Corpus
-from looped.data.prepare import prepare
+from looped.data.prepare import prepare_corpus
 from looped.data.sources import SOURCES, hub, laptop, laptop_texts
-from looped.data.sources.base import side_of
+from looped.data.sources.base import subset_of
 from looped.data.sources.files import OwnText
 from looped.data.sources.hub import FineWebEdu, PackedFineWebEdu
 from looped.data.sources.laptop import Laptop
 from looped.data.sources.laptop_texts import Text
 from looped.data.tokenizer import tokenizer_bytes, train_tokenizer
 from looped.errors import ConfigError
-from looped.extras import need
+from looped.extras import missing_packages, need
 from looped.studies.paper import PAPER_VOCAB
 
 
@@ -62,8 +64,8 @@ def packed(folder, width=33, n_rows=50, **columns):
     return np.concatenate(made[:2]), made[2]
 
 
-def read(source, side, after=(0, -1)):
-    return [document.text for document in source.documents(side, after)]
+def read(source, subset, after=(0, -1)):
+    return [document.text for document in source.documents(subset, after)]
 
 
 def test_own_texts_of_every_kind_in_the_order_of_their_names(tmp_path):
@@ -76,14 +78,14 @@ def test_own_texts_of_every_kind_in_the_order_of_their_names(tmp_path):
     (tmp_path / "e.csv").write_text("no text")
     source = OwnText(tmp_path, field="body")
     found = sorted(
-        (document for side in ("train", "validation") for document in source.documents(side)),
+        (document for name in ("train", "validation") for document in source.documents(name)),
         key=lambda document: document.place,
     )
     assert [document.text for document in found] == ["one", "two", "whole\nfile", "three é", "four"]
-    assert found[1].key == "a.jsonl:3"
+    assert found[1].place == (0, 2)
 
 
-def test_own_texts_that_cannot_be_read(tmp_path):
+def test_unreadable_own_texts_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         OwnText(tmp_path / "none.txt")
     with pytest.raises(ValueError, match=r"no text: name files or folders that hold \.txt"):
@@ -95,10 +97,10 @@ def test_own_texts_that_cannot_be_read(tmp_path):
         OwnText(tmp_path, share=1)
 
 
-def test_a_text_decides_its_side_and_the_share_is_kept():
-    sides = [side_of(f"text {number}", 0.1) for number in range(5000)]
-    assert sides == [side_of(f"text {number}", 0.1) for number in range(5000)]
-    assert 0.08 < sides.count("validation") / 5000 < 0.12
+def test_the_subset_depends_on_the_text_and_the_share_is_right():
+    subsets = [subset_of(f"text {number}", 0.1) for number in range(5000)]
+    assert subsets == [subset_of(f"text {number}", 0.1) for number in range(5000)]
+    assert 0.08 < subsets.count("validation") / 5000 < 0.12
 
 
 @pytest.mark.parametrize("place", [(0, 2), (1, 99), (1, 100), (1, 699), (2, 699)])
@@ -110,12 +112,17 @@ def test_documents_after_a_place(fineweb, tokenizer, place):
     assert list(source.documents("train", place)) == rest
 
 
-def test_the_part_that_is_read(fineweb, tokenizer, tmp_path):
+def test_the_expected_tokens_are_estimated_from_the_files_read(fineweb, tokenizer, tmp_path):
     seen = []
-    prepare(FineWebEdu(fineweb, tokenizer), seq_len=32, out=tmp_path / "c", progress=seen.append)
-    train = [at for at in seen if at.stage == "train"]
-    assert train[0].most_tokens is None
-    assert 0.5 < train[-2].most_tokens / train[-1].tokens < 2
+    prepare_corpus(
+        FineWebEdu(fineweb, tokenizer),
+        seq_len=32,
+        out=tmp_path / "c",
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    train = seen[[total for _, total in seen].index(0) :]
+    assert train[0] == (0, 0)  # nothing to estimate from
+    assert 0.5 < train[-2][1] / train[-1][0] < 2
 
 
 def test_the_last_two_files_are_validation(fineweb, tokenizer):
@@ -124,9 +131,22 @@ def test_the_last_two_files_are_validation(fineweb, tokenizer):
     assert read(source, "train")[0].startswith("file 0 document 0")
 
 
+def test_the_files_of_a_repository_are_those_of_its_newest_commit(monkeypatch):
+    names = ["README.md", "a/val-0.parquet", "b/train-1.parquet", "b/train-0.parquet"]
+    names += ["test/0.parquet", "meta_train.json", "evaluated.parquet"]
+    files = [SimpleNamespace(rfilename=name) for name in names]
+    info = SimpleNamespace(sha="c0ffee", siblings=files)
+    monkeypatch.setattr("huggingface_hub.dataset_info", lambda name: info)
+    at = "hf://datasets/some/repository@c0ffee"
+    assert FineWebEdu("some/repository").files == {
+        "validation": [f"{at}/a/val-0.parquet"],
+        "train": [f"{at}/b/train-0.parquet", f"{at}/b/train-1.parquet", f"{at}/evaluated.parquet"],
+    }
+
+
 def test_fineweb_from_a_folder(fineweb, tokenizer, tmp_path):
     source = FineWebEdu(fineweb, tokenizer)
-    corpus = prepare(source, seq_len=32, out=tmp_path / "c")
+    corpus = prepare_corpus(source, seq_len=32, out=tmp_path / "c")
     first = corpus.tokenizer().decode(list(corpus.train.rows([0])[0][1:]))
     assert "document" in first
     assert corpus.vocab_size == 257
@@ -143,9 +163,11 @@ def test_the_tokenizer_of_llama_2_gets_the_authors_token(fineweb, tmp_path):
     assert tokenizer.token_to_id("<|assistant_end|>") == 32_000
 
 
-def test_a_failing_network_keeps_the_shards_and_goes_on(fineweb, tokenizer, tmp_path, monkeypatch):
+def test_after_a_network_failure_the_shards_remain_and_it_resumes(
+    fineweb, tokenizer, tmp_path, monkeypatch
+):
     settings = {"seq_len": 32, "shard_rows": 32}
-    whole = prepare(FineWebEdu(fineweb, tokenizer), out=tmp_path / "whole", **settings)
+    whole = prepare_corpus(FineWebEdu(fineweb, tokenizer), out=tmp_path / "whole", **settings)
     real, opened = pq.ParquetFile.read_row_group, []
 
     def fail_later(self, *args, **kwargs):
@@ -156,17 +178,17 @@ def test_a_failing_network_keeps_the_shards_and_goes_on(fineweb, tokenizer, tmp_
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", fail_later)
     with pytest.raises(OSError, match=r"stopped reading .*network is gone.*run the same command"):
-        prepare(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
+        prepare_corpus(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
     assert len(list((tmp_path / "c").glob("train-*.npy"))) > 4
     monkeypatch.undo()
-    again = prepare(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
+    again = prepare_corpus(FineWebEdu(fineweb, tokenizer), out=tmp_path / "c", **settings)
     assert again.manifest == whole.manifest
 
 
-def test_packed_rows_are_taken_as_they_are(tmp_path, tokenizer):
+def test_packed_rows_are_used_unchanged(tmp_path, tokenizer):
     train, validation = packed(tmp_path, score=[1] * 50, name=["a"] * 50)
     source = PackedFineWebEdu(tmp_path, tokenizer)
-    corpus = prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
+    corpus = prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
     np.testing.assert_array_equal(corpus.train.rows(np.arange(100)), train)
     np.testing.assert_array_equal(corpus.validation.rows(np.arange(50)), validation)
     assert corpus.manifest["train"]["discarded_tokens"] == 0
@@ -175,27 +197,27 @@ def test_packed_rows_are_taken_as_they_are(tmp_path, tokenizer):
 def test_packed_rows_after_an_interruption(tmp_path, tokenizer):
     packed(tmp_path)
     source = PackedFineWebEdu(tmp_path, tokenizer)
-    whole = prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "whole")
+    whole = prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "whole")
     calls = []
 
-    def stop(progress):
-        calls.append(progress)
+    def stop(done, total):
+        calls.append(done)
         if len(calls) == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "c", progress=stop)
-    again = prepare(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
+        prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "c", progress=stop)
+    again = prepare_corpus(source, seq_len=32, shard_rows=16, out=tmp_path / "c")
     assert again.manifest == whole.manifest
 
 
-def test_packed_rows_of_another_kind(tmp_path, tokenizer):
+def test_packed_rows_of_another_length_or_vocabulary_are_refused(tmp_path, tokenizer):
     packed(tmp_path)
     source = PackedFineWebEdu(tmp_path, tokenizer)
     with pytest.raises(ValueError, match=r"rows of 33 to 33 tokens, expected seq_len . 1 = 65"):
-        prepare(source, seq_len=64, out=tmp_path / "c")
+        prepare_corpus(source, seq_len=64, out=tmp_path / "c")
     with pytest.raises(ConfigError, match="vocab_size: got 300, but the tokenizer"):
-        prepare(source, seq_len=32, vocab_size=300, out=tmp_path / "d")
+        prepare_corpus(source, seq_len=32, vocab_size=300, out=tmp_path / "d")
 
 
 def test_packed_rows_with_two_list_columns(tmp_path, tokenizer):
@@ -203,7 +225,7 @@ def test_packed_rows_with_two_list_columns(tmp_path, tokenizer):
     with pytest.raises(
         ValueError, match=r"one column of lists of tokens, got \['tokens', 'other'\]"
     ):
-        prepare(PackedFineWebEdu(tmp_path, tokenizer), seq_len=32, out=tmp_path / "c")
+        prepare_corpus(PackedFineWebEdu(tmp_path, tokenizer), seq_len=32, out=tmp_path / "c")
 
 
 def test_packed_rows_of_another_tokenizer(tmp_path, tokenizer):
@@ -213,16 +235,16 @@ def test_packed_rows_of_another_tokenizer(tmp_path, tokenizer):
         rows = [[0] + [400] * 32] * 50
         pq.write_table(pa.table({"tokens": pa.array(rows, type=pa.list_(pa.uint16()))}), file)
     with pytest.raises(ValueError, match=r"tokens of 0 to 400 .* tokenizer has 257"):
-        prepare(source, seq_len=32, out=tmp_path / "c")
+        prepare_corpus(source, seq_len=32, out=tmp_path / "c")
     for file in tmp_path.glob("*.parquet"):
         pq.write_table(pa.table({"tokens": pa.array([[5] * 33] * 50)}), file)
     with pytest.raises(ValueError, match="a row does not begin with token 0"):
-        prepare(source, seq_len=32, out=tmp_path / "d")
+        prepare_corpus(source, seq_len=32, out=tmp_path / "d")
 
 
 def test_a_folder_without_enough_files(tmp_path, tokenizer):
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "shard_0.parquet")
-    with pytest.raises(ValueError, match="more than 2 or some named as validation"):
+    with pytest.raises(ValueError, match="more than 2, or some named as validation"):
         FineWebEdu(tmp_path, tokenizer).identity()
 
 
@@ -232,7 +254,7 @@ def test_a_vocabulary_beyond_16_bits(fineweb, tmp_path):
     file = tmp_path / "tokenizer.json"
     big.save(str(file))
     with pytest.raises(ConfigError, match="got 70257, expected at most 65536"):
-        prepare(FineWebEdu(fineweb, file), out=tmp_path / "c")
+        prepare_corpus(FineWebEdu(fineweb, file), out=tmp_path / "c")
 
 
 @pytest.mark.parametrize("name", ["fineweb-edu", "fineweb-edu-packed"])
@@ -254,16 +276,22 @@ def test_a_tokenizer_that_cannot_be_fetched(fineweb, monkeypatch):
         raise Exception("401 Client Error: gated repo")
 
     monkeypatch.setattr("tokenizers.Tokenizer.from_pretrained", gated)
-    with pytest.raises(ValueError, match=r"Llama-2-7b-hf.*401.*its terms accepted"):
-        prepare(FineWebEdu(fineweb))
+    with pytest.raises(ValueError, match=r"Llama-2-7b-hf.*401.*terms of a gated repository"):
+        prepare_corpus(FineWebEdu(fineweb))
 
 
-def test_an_extra_that_is_missing():
+def test_a_missing_module_names_its_extra():
     with pytest.raises(ConfigError, match=r"pip install 'looped\[laptop\]'"):
         need("looped_needs_this_and_it_is_not_there", "laptop")
 
 
-def test_every_source_is_known_by_its_own_name():
+def test_the_packages_of_an_unknown_extra_are_refused():
+    assert missing_packages("train") == []
+    with pytest.raises(ConfigError, match=r"extra: got 'trian', .*did you mean 'train'"):
+        missing_packages("trian")
+
+
+def test_every_source_is_registered_by_its_name():
     assert list(SOURCES) == [source.name for source in SOURCES.values()]
     assert hub.LLAMA_2 == FineWebEdu()._tokenizer
 
@@ -272,10 +300,7 @@ def test_every_source_is_known_by_its_own_name():
 
 
 def test_a_missing_or_other_package(monkeypatch):
-    absent = laptop.Package(
-        **{field: getattr(laptop.GCIDE, field) for field in laptop.Package.__dataclass_fields__}
-        | {"name": "there-is-no-such-package"}
-    )
+    absent = replace(laptop.GCIDE, name="there-is-no-such-package")
     with pytest.raises(ConfigError, match=r"pip install 'looped\[laptop\]'"):
         absent.files()
     changed = laptop.Package(
@@ -286,18 +311,18 @@ def test_a_missing_or_other_package(monkeypatch):
         changed.files()
 
 
-def test_the_laptop_takes_no_path():
+def test_the_laptop_source_refuses_a_path():
     with pytest.raises(ConfigError, match="has its own texts"):
         Laptop(path="texts")
 
 
-def test_passages_lose_nothing_and_keep_their_heading():
+def test_passages_contain_the_whole_text_and_its_heading():
     rng = np.random.default_rng(0)
     lines = [
         " ".join("".join(rng.choice(list("abc.;,"), 4)) for _ in range(rng.integers(1, 300)))
         for _ in range(30)
     ]
-    text = Text("key", "Title", lines)
+    text = Text("Title", lines)
     passages = list(text.passages(200))
     assert all(passage.startswith("Title: ") for passage in passages)
     assert max(map(len, passages)) < 260
@@ -371,7 +396,7 @@ def test_the_laptop_corpus(tmp_path, monkeypatch):
     files = laptop.Package.files
     monkeypatch.setattr(laptop.Package, "files", lambda package: files(package)[::8])
     source = Laptop()
-    corpus = prepare(source, n_tokens=20_000, vocab_size=257, seq_len=64, out=tmp_path)
+    corpus = prepare_corpus(source, n_tokens=20_000, vocab_size=257, seq_len=64, out=tmp_path)
     texts = " ".join(document.text for document in source.documents("train"))
     assert len(texts) > 4_000_000
     for debris in ('"text":', "1913 Webster", "<br", "&nbsp;", "{{", "'''", "<--"):

@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 from looped.cli import options as opt
 from looped.cli import show
 from looped.data.corpus import Corpus
-from looped.data.prepare import Progress, prepare
+from looped.data.prepare import prepare_corpus
 from looped.data.sources import SOURCES
 from looped.errors import ConfigError
 
@@ -45,12 +45,19 @@ def prepare_command(
     if source not in SOURCES:
         raise ConfigError(f"--source: got {source!r}, expected one of {', '.join(SOURCES)}")
     where = path[0] if path and len(path) == 1 else path
-    settings = {"seq_len": seq_len, "vocab_size": vocab_size, "out": out}
-    settings["n_tokens"] = opt.whole("--tokens", tokens)
+    n_tokens = opt.whole("--tokens", tokens)
     try:
         with _bar() as bar:
             made = SOURCES[source](path=where, tokenizer=tokenizer)
-            corpus = prepare(made, **settings, progress=_Follower(bar))
+            task = bar.add_task("validation, then training", total=None)
+            corpus = prepare_corpus(
+                made,
+                seq_len=seq_len,
+                vocab_size=vocab_size,
+                n_tokens=n_tokens,
+                out=out,
+                progress=lambda done, total: bar.update(task, completed=done, total=total or None),
+            )
     except KeyboardInterrupt:
         opt.fail(
             "stopped; complete shards are kept, run the same command to go on", opt.INTERRUPTED
@@ -110,24 +117,8 @@ def _bar() -> Bar:
     return Bar(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:,.0f} tokens, {task.fields[rate]}"),
+        TextColumn("{task.completed:,.0f} tokens"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )
-
-
-class _Follower:
-    """Shows a preparation on a bar, one task a stage."""
-
-    def __init__(self, bar: Bar):
-        self.bar = bar
-        self.tasks = {}
-
-    def __call__(self, at: Progress) -> None:
-        if at.stage not in self.tasks:
-            start = self.bar.add_task(at.stage, total=at.most_tokens, rate="")
-            self.tasks[at.stage] = start
-        task = next(task for task in self.bar.tasks if task.id == self.tasks[at.stage])
-        rate = f"{task.speed:,.0f}/s" if task.speed else ""
-        self.bar.update(task.id, completed=at.tokens, total=at.most_tokens, rate=rate)

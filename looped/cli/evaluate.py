@@ -36,13 +36,7 @@ def evaluate_command(
 ) -> None:
     """Evaluate the newest checkpoint of a run on synthetic tasks, or on any of lm-eval."""
     with show.bars() as bar:
-        shown = {}
-
-        def progress(task, done, total):
-            if task not in shown:
-                shown[task] = bar.add_task(task, total=total)
-            bar.update(shown[task], completed=done)
-
+        examples_done = bar.add_task("examples", total=None)
         found = looped.evaluate_checkpoint(
             checkpoint,
             [name.strip() for name in tasks.split(",") if name.strip()],
@@ -52,7 +46,7 @@ def evaluate_command(
             corpus=corpus,
             device=device,
             include_path=include_path,
-            progress=progress,
+            progress=lambda done, total: bar.update(examples_done, completed=done, total=total),
         )
     title = f"Run {found['run_id'].iloc[0]}, step {found['step'].iloc[0]:,}: losses in nats/token"
     show.show_rows(found, title, as_json=as_json, as_csv=as_csv, columns=SHOWN)

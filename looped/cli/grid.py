@@ -121,7 +121,8 @@ def launch_command(
     try:
         with Live(console=console, auto_refresh=False) as live:
 
-            def watch(status):
+            def watch(done, total):
+                status = grid_status(specs, work / name, own_runs_dir() / name)
                 live.update(show.as_table(_active(status), summary(name, status)), refresh=True)
 
             status = launch(
@@ -131,7 +132,7 @@ def launch_command(
                 engine=engine,
                 options=options,
                 limit=limit,
-                watch=watch if console.is_terminal else None,
+                progress=watch if console.is_terminal else None,
             )
     except KeyboardInterrupt:
         opt.fail("stopped; runs keep their checkpoints, launch again to go on", opt.INTERRUPTED)

@@ -1,22 +1,24 @@
 """A prepared corpus: a folder with packed rows of tokens, the tokenizer, and a manifest.
 
-corpus.json          manifest; it appears last, so a folder that has it is finished
-tokenizer.json       the tokenizer
-train-00000.npy      shard: rows [n, seq_len + 1] of uint16, mapped into memory when read
-validation-00000.npy held-out shard
+corpus.json           manifest; it is written last, so a folder that has it is complete
+tokenizer.json        the tokenizer
+train-00000.npy       shard: rows [n, seq_len + 1] of uint16, memory-mapped
+validation-00000.npy  held-out shard
 """
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from looped.data.tokenizer import sha256
 from looped.extras import need
+from looped.files import sha256
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -27,26 +29,25 @@ FORMAT = 1
 
 
 def default_folder(source: str, vocab_size: int, seq_len: int) -> Path:
-    """Folder of a corpus by its source, vocabulary and row length.
+    """Default folder of a corpus with this source, vocabulary and row length.
 
-    It is under the environment variable LOOPED_CORPORA, or in the user's cache.
+    It is in the folder of the environment variable LOOPED_CORPORA, or in the user's cache.
     """
     root = os.environ.get("LOOPED_CORPORA")
     if not root:
-        root = Path(need("platformdirs").user_cache_dir("looped")) / "corpora"
+        root = f"{need('platformdirs').user_cache_dir('looped')}/corpora"
     return Path(root).expanduser() / f"{source}-v{vocab_size}-t{seq_len}"
 
 
-def content_sha256(tokenizer_sha256: str, shards: dict[str, list[dict]]) -> str:
-    """Hash of a corpus: over the hashes of its tokenizer and of its shards, in their order."""
-    found = [tokenizer_sha256]
-    found += [f"{side} {shard['sha256']}" for side in sorted(shards) for shard in shards[side]]
-    return sha256("\n".join(found).encode())
+def content_sha256(tokenizer_sha256: str, shards: dict[str, list[dict[str, Any]]]) -> str:
+    """Hash of a corpus: over the hashes of its tokenizer and of its shards, in order."""
+    lines = [f"{name} {shard['sha256']}" for name in sorted(shards) for shard in shards[name]]
+    return sha256("\n".join([tokenizer_sha256, *lines]))
 
 
 @dataclass(frozen=True)
 class RowSet:
-    """The rows of one side, in shards that are mapped into memory."""
+    """The rows of one subset, in memory-mapped shards."""
 
     shards: tuple[np.ndarray, ...]  # each [n, seq_len + 1] of uint16
 
@@ -54,7 +55,12 @@ class RowSet:
         return int(self._ends[-1]) if self.shards else 0
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
-        """Rows [n, seq_len + 1] of uint16 at indices [n] from 0 on, in the order asked for."""
+        """Rows [n, seq_len + 1] of uint16 at indices [n], counted from 0, in the given order.
+
+        Raises:
+            ValueError: indices that are empty or not one-dimensional.
+            IndexError: an index out of range.
+        """
         indices = np.asarray(indices, dtype=np.int64)
         if indices.ndim != 1 or not len(indices):
             raise ValueError(f"indices: got shape {indices.shape}, expected a list of rows")
@@ -63,12 +69,12 @@ class RowSet:
                 f"indices: got {indices.min()} to {indices.max()}, expected 0 to {len(self) - 1}"
             )
         where = np.searchsorted(self._ends, indices, side="right")
-        found = np.empty((len(indices), self.shards[0].shape[1]), dtype=np.uint16)
+        rows = np.empty((len(indices), self.shards[0].shape[1]), dtype=np.uint16)
         for number in np.unique(where):
             here = where == number
             start = self._ends[number] - len(self.shards[number])
-            found[here] = self.shards[number][indices[here] - start]
-        return found
+            rows[here] = self.shards[number][indices[here] - start]
+        return rows
 
     @cached_property
     def _ends(self) -> np.ndarray:
@@ -77,46 +83,63 @@ class RowSet:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A finished corpus, opened for reading."""
+    """A complete corpus, opened for reading.
+
+    Attributes:
+        folder: where it is.
+        manifest: content of `corpus.json`: counts, hashes, licences, and the request.
+        train: rows for training.
+        validation: rows that are held out.
+    """
 
     folder: Path
-    manifest: dict
+    manifest: dict[str, Any]
     train: RowSet
     validation: RowSet
 
     @classmethod
     def open(cls, folder: str | Path) -> "Corpus":
-        """Open a folder and check that the manifest's files are there in their sizes.
+        """The corpus in a folder; checks that all files exist and have the expected shapes.
 
         Raises:
-            FileNotFoundError: nothing there, or a preparation that has not finished.
-            ValueError: files that are not those of the manifest.
+            FileNotFoundError: no such folder, or its preparation has not finished.
+            ValueError: files that differ from the manifest.
         """
         folder = Path(folder)
         if not (folder / MANIFEST).is_file():
-            state = "a preparation that has not finished" if folder.is_dir() else "nothing there"
+            state = "its preparation has not finished" if folder.is_dir() else "no such folder"
             raise FileNotFoundError(
-                f"no corpus in {folder}: {state}. Prepare it, or go on where it stopped: "
+                f"no corpus in {folder}: {state}. Prepare it, or resume its preparation: "
                 f"looped data prepare --out {folder} ..."
             )
-        manifest = _read_manifest(folder)
-        if sha256(_read(folder, TOKENIZER)) != manifest["tokenizer"]["sha256"]:
-            raise _inconsistent(folder, TOKENIZER, "another tokenizer than the manifest's")
+        with _reading(folder, MANIFEST) as path:
+            manifest = json.loads(path.read_bytes())
+            if manifest["format"] != FORMAT:
+                raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
+        with _reading(folder, TOKENIZER) as path:
+            if sha256(path) != manifest["tokenizer"]["sha256"]:
+                raise ValueError("not the tokenizer of the manifest")
         width = manifest["seq_len"] + 1
-        sides = {
-            side: RowSet(tuple(_map(folder, shard, width) for shard in manifest[side]["shards"]))
-            for side in ("train", "validation")
-        }
-        return cls(folder=folder, manifest=manifest, **sides)
+        train, validation = (
+            RowSet(tuple(_map(folder, shard, width) for shard in manifest[name]["shards"]))
+            for name in ("train", "validation")
+        )
+        return cls(folder=folder, manifest=manifest, train=train, validation=validation)
 
     def verify(self) -> None:
-        """Read every shard and compare its hash. Raises ValueError at the first other one."""
-        shards = {side: self.manifest[side]["shards"] for side in ("train", "validation")}
-        for shard in (shard for side in shards.values() for shard in side):
-            if sha256(_read(self.folder, shard["name"])) != shard["sha256"]:
-                raise _inconsistent(self.folder, shard["name"], "its SHA-256 is another")
-        if content_sha256(self.tokenizer_sha256, shards) != self.sha256:
-            raise _inconsistent(self.folder, MANIFEST, "its SHA-256 is not that of its shards")
+        """Read every shard and compare its hash.
+
+        Raises:
+            ValueError: the first shard with another hash, or an inconsistent manifest.
+        """
+        shards = {name: self.manifest[name]["shards"] for name in ("train", "validation")}
+        for shard in shards["train"] + shards["validation"]:
+            with _reading(self.folder, shard["name"]) as path:
+                if sha256(path) != shard["sha256"]:
+                    raise ValueError("checksum mismatch")
+        with _reading(self.folder, MANIFEST):
+            if content_sha256(self.tokenizer_sha256, shards) != self.sha256:
+                raise ValueError("checksum mismatch with its shards")
 
     @property
     def source(self) -> str:
@@ -125,17 +148,17 @@ class Corpus:
 
     @property
     def vocab_size(self) -> int:
-        """Tokens of the tokenizer."""
+        """Number of tokens of the tokenizer."""
         return self.manifest["tokenizer"]["vocab_size"]
 
     @property
     def bos_id(self) -> int:
-        """Token at the beginning of each document."""
+        """Token that begins each document."""
         return self.manifest["tokenizer"]["bos_id"]
 
     @property
     def seq_len(self) -> int:
-        """Inputs of a row, one less than its tokens."""
+        """Inputs of a row: one less than its tokens."""
         return self.manifest["seq_len"]
 
     @property
@@ -153,37 +176,23 @@ class Corpus:
         return need("tokenizers").Tokenizer.from_file(str(self.folder / TOKENIZER))
 
 
-def _read_manifest(folder: Path) -> dict:
-    try:
-        manifest = json.loads(_read(folder, MANIFEST))
-        known = manifest["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _inconsistent(folder, MANIFEST, f"no manifest ({error!r})") from error
-    if known != FORMAT:
-        raise _inconsistent(folder, MANIFEST, f"format {known}, this version reads {FORMAT}")
-    return manifest
-
-
-def _map(folder: Path, shard: dict, width: int) -> np.ndarray:
-    try:
-        rows = np.load(folder / shard["name"], mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise _inconsistent(folder, shard["name"], str(error)) from error
-    if rows.shape != (shard["rows"], width) or rows.dtype != np.uint16:
-        expected = f"expected {(shard['rows'], width)} of uint16"
-        raise _inconsistent(folder, shard["name"], f"{rows.shape} of {rows.dtype}, {expected}")
+def _map(folder: Path, shard: dict[str, Any], width: int) -> np.ndarray:
+    with _reading(folder, shard["name"]) as path:
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        if rows.shape != (shard["rows"], width) or rows.dtype != np.uint16:
+            expected = f"expected {(shard['rows'], width)} of uint16"
+            raise ValueError(f"{rows.shape} of {rows.dtype}, {expected}")
     return rows
 
 
-def _read(folder: Path, name: str) -> bytes:
+@contextmanager
+def _reading(folder: Path, name: str) -> Iterator[Path]:
+    """Path of a file of a corpus; an error while it is read says that the corpus is damaged."""
     try:
-        return (folder / name).read_bytes()
-    except OSError as error:
-        raise _inconsistent(folder, name, str(error)) from error
-
-
-def _inconsistent(folder, name, problem) -> ValueError:
-    return ValueError(
-        f"the corpus in {folder} is damaged: {name}: {problem}. "
-        f"Delete the folder and prepare it again: looped data prepare --out {folder} ..."
-    )
+        yield folder / name
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        problem = f"no field {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"the corpus in {folder} is damaged: {name}: {problem}. "
+            f"Delete the folder and prepare it again: looped data prepare --out {folder} ..."
+        ) from error

@@ -1,7 +1,7 @@
-"""Which rows a step reads: a function of the step and the seed, whatever the number of ranks.
+"""The rows that a step reads: a function of step and seed, independent of the number of ranks.
 
-The rows of epoch e are in the order of a permutation that the seed and e decide. Batches follow
-each other without a gap and run over the end of an epoch into the next one.
+Each epoch reads the rows in the order of a permutation that depends on seed and epoch. Batches
+follow each other without a gap; a batch can contain the end of one epoch and the start of the next.
 """
 
 from functools import lru_cache
@@ -21,20 +21,20 @@ def batch_indices(n_rows: int, batch_rows: int, step: int, seed: int) -> np.ndar
             "expected at least 1, 1, 0, 0"
         )
     first, end = step * batch_rows, (step + 1) * batch_rows
-    parts = []
+    indices = []
     while first < end:
-        epoch, place = divmod(first, n_rows)
-        last = min(n_rows, place + end - first)
-        parts.append(_epoch_order(n_rows, epoch, seed)[place:last])
-        first += last - place
-    return np.concatenate(parts)
+        epoch, start = divmod(first, n_rows)
+        stop = min(n_rows, start + end - first)
+        indices.append(_epoch_order(n_rows, epoch, seed)[start:stop])
+        first += stop - start
+    return np.concatenate(indices)
 
 
 def rank_part(indices: np.ndarray, rank: int, world_size: int) -> np.ndarray:
     """The contiguous part of a global batch that a rank reads.
 
     Raises:
-        ValueError: a batch that the ranks cannot share equally, or a rank that is none of them.
+        ValueError: a batch that the ranks cannot share equally, or a rank out of range.
     """
     if not 0 <= rank < world_size:
         raise ValueError(f"rank: got {rank}, expected 0 to {world_size - 1}")
@@ -47,7 +47,7 @@ def rank_part(indices: np.ndarray, rank: int, world_size: int) -> np.ndarray:
     return indices[rank * size : (rank + 1) * size]
 
 
-@lru_cache(maxsize=2)  # the current epoch's, and the next one's across the border
+@lru_cache(maxsize=2)  # of the current epoch, and of the next one for a batch that spans both
 def _epoch_order(n_rows: int, epoch: int, seed: int) -> np.ndarray:
     order = np.random.default_rng([seed, epoch]).permutation(n_rows)
     order.flags.writeable = False

@@ -1,10 +1,9 @@
-"""The tokenizer of a corpus: a byte-level BPE trained on its texts, or one that is given.
+"""The tokenizer of a corpus: a byte-level BPE trained on its texts, or an existing one.
 
-BOS         the mark of a document's beginning, a token that no text turns into
-vocab_size  tokens, BOS among them
+BOS         marks the beginning of a document; no text is encoded to this token
+vocab_size  number of tokens, BOS included
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +15,18 @@ if TYPE_CHECKING:
 
 BOS = "<|bos|>"
 BOS_NAMES = (BOS, "<s>")
-LEAST_VOCAB = 257  # one token a byte, and BOS
-SAMPLE_CHARS = 100_000_000  # of the texts; more of them hardly change the merges
+MIN_VOCAB = 257  # one token for each byte, and BOS
+SAMPLE_CHARS = 100_000_000  # of the texts; more hardly change the merges
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> "Tokenizer":
-    """Byte-level BPE with GPT-2's split into words; the same texts give the same tokenizer.
+    """Byte-level BPE with GPT-2's pre-tokenisation; the same texts give the same tokenizer.
 
     Raises:
-        ValueError: a vocabulary below 257, or above what the texts' words can give.
+        ValueError: a vocabulary below 257, or larger than the texts allow.
     """
-    if vocab_size < LEAST_VOCAB:
-        raise ValueError(f"vocab_size: got {vocab_size}, expected at least {LEAST_VOCAB}")
+    if vocab_size < MIN_VOCAB:
+        raise ValueError(f"vocab_size: got {vocab_size}, expected at least {MIN_VOCAB}")
     hf = need("tokenizers")
     tokenizer = hf.Tokenizer(hf.models.BPE())
     tokenizer.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -48,10 +47,10 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> "Tokenizer":
 
 
 def load_tokenizer(where: str | Path) -> "Tokenizer":
-    """Tokenizer of a `tokenizer.json`, or of a repository of the Hugging Face hub by its name.
+    """Tokenizer from a `tokenizer.json`, a folder that holds one, or a repository on the hub.
 
     Raises:
-        ValueError: no such file, no tokenizer in it, or no way to the hub.
+        ValueError: no such file, not a tokenizer, or the hub cannot be reached.
     """
     hf = need("tokenizers")
     file = Path(where) / "tokenizer.json" if Path(where).is_dir() else Path(where)
@@ -61,35 +60,35 @@ def load_tokenizer(where: str | Path) -> "Tokenizer":
         return hf.Tokenizer.from_pretrained(str(where))
     except Exception as error:  # the library raises no narrower class
         raise ValueError(
-            f"no tokenizer from {str(where)!r}: {error}. Name a tokenizer.json file; of a "
-            "repository of the Hugging Face hub, the hub must be reachable and, where the "
-            "repository is gated as meta-llama's are, its terms accepted"
+            f"no tokenizer from {str(where)!r}: {error}. Name a tokenizer.json file, or a "
+            "repository on the Hugging Face hub; the hub must be reachable and the terms of a "
+            "gated repository, such as meta-llama's, accepted"
         ) from error
 
 
 def bos_id(tokenizer: "Tokenizer", name: str | None = None) -> int:
-    """Id of the token that marks the beginning, by the given name or by one of the usual two."""
+    """Id of the BOS token, by its name; None: one of the two usual names.
+
+    Raises:
+        ValueError: the tokenizer has no such token.
+    """
     for candidate in (name,) if name else BOS_NAMES:
-        if (found := tokenizer.token_to_id(candidate)) is not None:
-            return found
-    wanted = repr(name) if name else " or ".join(map(repr, BOS_NAMES))
-    raise ValueError(f"the tokenizer has no token {wanted} to mark the beginning; name another")
+        if (token := tokenizer.token_to_id(candidate)) is not None:
+            return token
+    expected = repr(name) if name else " or ".join(map(repr, BOS_NAMES))
+    raise ValueError(f"the tokenizer has no token {expected} for BOS; name another token")
 
 
 def token_ids(tokenizer: "Tokenizer", texts: list[str]) -> list[list[int]]:
     """Tokens of each text, without BOS; the name of a special token in a text is plain text."""
     tokenizer.encode_special_tokens = True
-    return [found.ids for found in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
 
 
 def tokenizer_bytes(tokenizer: "Tokenizer") -> bytes:
-    """The tokenizer as its canonical file."""
+    """Content of the tokenizer's canonical file."""
     return (tokenizer.to_str(pretty=True) + "\n").encode()
-
-
-def sha256(data: bytes) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def _sample(texts: Iterable[str]) -> Iterator[str]:

@@ -2,6 +2,6 @@
 
 primitives      the five reasoning primitives, as text (no torch)
 continuation    loss and greedy accuracy of continuations
-harness         the model as lm-eval sees it (looped[eval])
-checkpoint      from a run's folder to a table of results
+harness         adapter of the model for lm-eval (looped[eval])
+checkpoint      from the folder of a run to a table of results
 """

@@ -1,13 +1,14 @@
-"""A trained model as lm-eval sees it, and one of that harness's tasks run on it.
+"""Adapter of a trained model for lm-eval, and the results of one task of that harness.
 
-Needs looped[eval]. The harness's own data come from the Hugging Face hub; a task of yours is a YAML
-file in a folder that you name.
+Needs looped[eval]. The data of lm-eval's tasks come from the Hugging Face hub. User-defined tasks
+are YAML files in a folder (`include_path`).
 """
 
 import sys
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lm_eval import simple_evaluate
 from lm_eval.api.model import TemplateLM
@@ -20,36 +21,42 @@ from looped.evaluate.continuation import score
 from looped.model.decoding import generate
 from looped.model.looped_lm import LoopedLM
 
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+    from tokenizers import Tokenizer
+
 HANDLED = {"until", "do_sample", "temperature", "top_k", "max_gen_toks"}
-"""Options of generation that are followed; with others, text is not generated."""
+"""Supported options of generation; a request with any other option is refused."""
 
 
 class LoopedHarness(TemplateLM):
     """The three requests of lm-eval: likelihood of continuations, of texts, and generated text.
 
     Args:
-        tokenizer: of the corpus that the model was trained on.
-        bos: token that every text begins with.
-        seed: of sampled text, counted on from one request to the next.
+        tokenizer: tokenizer of the corpus that the model was trained on.
+        bos: id of the token that begins every text.
+        seed: seed of sampled text; request number i uses seed + i.
     """
 
-    def __init__(self, model: LoopedLM, tokenizer, bos: int, seed: int = 0):
+    def __init__(self, model: LoopedLM, tokenizer: "Tokenizer", bos: int, seed: int = 0):
         super().__init__()
         self.model, self.tokens, self.bos, self.seed = model, tokenizer, bos, seed
         self.n_truncated = 0  # requests whose context was cut from the left so far
 
     @property
     def eot_token_id(self) -> int:
-        """A text ends where the next begins."""
+        """BOS: a text ends where the next one begins."""
         return self.bos
 
     @property
     def max_length(self) -> int:
-        """Inputs of the model."""
+        """Number of inputs of the model."""
         return self.model.config.seq_len
 
-    def tok_encode(self, string, add_special_tokens=None, **kwargs) -> list[int]:
-        """Tokens of a text, BOS first unless told otherwise."""
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **kwargs: Any
+    ) -> list[int]:
+        """Tokens of a text, BOS first unless `add_special_tokens` is False."""
         (ids,) = token_ids(self.tokens, [string])
         return ids if add_special_tokens is False else [self.bos, *ids]
 
@@ -58,28 +65,32 @@ class LoopedHarness(TemplateLM):
         self.n_truncated += sum(each.n_cut > 0 for each in scored)
         return [(-float(each.nats.sum()), each.greedy) for each in scored]
 
-    def loglikelihood_rolling(self, requests, disable_tqdm=False) -> list[float]:
-        """Log-likelihood of whole texts, in windows of the model's length."""
+    def loglikelihood_rolling(
+        self, requests: list["Instance"], disable_tqdm: bool = False
+    ) -> list[float]:
+        """Log-likelihood of whole texts in nats, in windows of the model's length."""
         return [self._rolling(*request.args) for request in requests]
 
-    def _rolling(self, text) -> float:
+    def _rolling(self, text: str) -> float:
         ids = self.tok_encode(text, add_special_tokens=False)
         windows = get_rolling_token_windows(ids, self.bos, self.max_length, context_len=1)
         scored = score(self.model, [make_disjoint_window(window) for window in windows])
         return -sum(float(each.nats.sum()) for each in scored)
 
-    def generate_until(self, requests, disable_tqdm=False) -> list[str]:
-        """Text after each context up to the first stop; half the model's length by default.
+    def generate_until(self, requests: list["Instance"], disable_tqdm: bool = False) -> list[str]:
+        """Generated text after each context, up to the first stop string.
+
+        Its length is at most half of the model's, unless the request says otherwise.
 
         Raises:
-            ValueError: an option of generation that is not followed.
+            ValueError: an unsupported option of generation.
         """
         return [
-            self._generate(*request.args, self.seed + number)
-            for number, request in enumerate(requests)
+            self._generate(context, options, self.seed + number)
+            for number, (context, options) in enumerate(request.args for request in requests)
         ]
 
-    def _generate(self, context, options, seed) -> str:
+    def _generate(self, context: str, options: dict[str, Any], seed: int) -> str:
         options = normalize_gen_kwargs(options, self.max_length // 2)
         if unknown := sorted(set(options) - HANDLED):
             raise ValueError(f"generation: got {unknown}, expected some of {sorted(HANDLED)}")
@@ -105,7 +116,7 @@ class LoopedHarness(TemplateLM):
 
 @cache
 def task_manager(include_path: Path | None) -> TaskManager:
-    """The tasks of a folder of YAML files alone, or else those of the harness (seconds to list)."""
+    """The tasks of a folder of YAML files; None: those of lm-eval, which takes seconds."""
     return TaskManager(include_path=include_path, include_defaults=include_path is None)
 
 
@@ -115,15 +126,15 @@ def run_task(
     include_path: Path | None = None,
     n_examples: int | None = None,
     n_shots: int | None = None,
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """One row for each number that lm-eval reports of a task, or of the tasks of a group.
 
     Returns:
-        task, metric, value, se (the harness's, None where it has none), n_examples, n_shots,
-        n_truncated (requests, not examples) of each row.
+        Rows with task, metric, value, se (lm-eval's, None if it reports none), n_examples, n_shots
+        and n_truncated (requests, not examples, whose context was cut).
     """
     before = lm.n_truncated
-    with redirect_stdout(sys.stderr):  # it prints what it does
+    with redirect_stdout(sys.stderr):  # lm-eval prints progress to stdout
         found = simple_evaluate(
             lm,
             tasks=[task],
@@ -153,6 +164,6 @@ def run_task(
     ]
 
 
-def _number(value) -> float | None:
-    """The harness writes N/A where it has no standard error."""
+def _number(value: Any) -> float | None:
+    """A standard error; lm-eval has the text N/A where there is none."""
     return value if isinstance(value, float) else None

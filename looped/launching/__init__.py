@@ -1,10 +1,10 @@
-"""From a grid to records: runs started on an engine, watched, and collected.
+"""From a grid to records: start runs on an engine, watch them, and collect their records.
 
     WORK/RUN_ID/        work folder of a run (`looped.training.loop`)
-    WORK/RUN_ID/failure.txt   how its last attempt failed
-    WORK/.jobs/         what the engine writes: scripts, results, logs
-    runs/NAME/RUN_ID.json     records, collected
+    WORK/RUN_ID/failure.txt   error of its last attempt
+    WORK/.jobs/         files of the engine: scripts, results, logs
+    runs/NAME/RUN_ID.json     collected records
 
-A run is known by the hash of its spec. Whether it is done, running or waiting is read off its
-folder alone, so any number of launchers and watchers agree.
+A run is identified by the hash of its spec. Its state is read from its folder only, so any number
+of launchers and watchers agree.
 """

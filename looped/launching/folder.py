@@ -1,8 +1,10 @@
-"""What the folder of a run says about it."""
+"""State and progress of a run, read from its work folder."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,14 +14,14 @@ from looped.training.names import LOCK, METRICS
 
 WORK = Path("work")
 FAILURE = "failure.txt"
-LAST_BYTES = 4096  # hold more than one line of metrics
+LAST_BYTES = 4096  # more than one line of metrics
 SHOWN = ("run_id", "case", "n_recur", "variant", "d_model", "budget", "n_tokens", "seed")
 STATES = ("done", "running", "failed", "stopped", "waiting")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The work folder of one run of a grid, and the folder of collected records, if any."""
+    """The work folder of one run of a grid, and the folder of collected records, or None."""
 
     spec: RunSpec
     path: Path
@@ -27,7 +29,7 @@ class RunFolder:
 
     @property
     def record(self) -> Path:
-        """Where the record is: collected, or in the work folder once the run is done."""
+        """Path of the record: the collected one, else that in the work folder of a done run."""
         name = f"{self.spec.run_id}.json"
         if self.records and (self.records / name).is_file():
             return self.records / name
@@ -35,7 +37,7 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """One of STATES: `failed` and `stopped` runs go on when they are launched again."""
+        """One of STATES; `failed` and `stopped` runs resume when they are launched again."""
         if self.record.is_file():
             return "done"
         if self.is_held():
@@ -45,7 +47,7 @@ class RunFolder:
         return "stopped" if (self.path / METRICS).is_file() else "waiting"
 
     def is_held(self) -> bool:
-        """Whether a process is training here."""
+        """Whether a process is training in this folder."""
         if not (self.path / LOCK).is_file():
             return False
         filelock = need("filelock", "grid")
@@ -56,67 +58,69 @@ class RunFolder:
             return True
 
     def failure(self) -> str:
-        """Last lines of what the last attempt said, if it failed."""
+        """Last lines of the error of the last attempt; empty if it did not fail."""
         path = self.path / FAILURE
         return path.read_text() if path.is_file() else ""
 
-    def last_step(self) -> dict:
+    def last_step(self) -> dict[str, Any]:
         """Metrics of the newest step; empty before the first."""
         path = self.path / METRICS
         if not path.is_file():
             return {}
-        with path.open("rb") as file:  # the end of it: a long run has a long file
+        with path.open("rb") as file:  # only its end, since the file of a long run is large
             file.seek(max(0, path.stat().st_size - LAST_BYTES))
-            whole = file.read().decode().split("\n")[:-1]
-        return json.loads(whole[-1]) if whole else {}
+            lines = file.read().decode().split("\n")[:-1]
+        return json.loads(lines[-1]) if lines else {}
 
 
 def folders(
-    specs: list[RunSpec], work: str | Path, records: str | Path | None = None
+    specs: Sequence[RunSpec], work: str | Path, records: str | Path | None = None
 ) -> list[RunFolder]:
-    """Folder of each spec, in the order given; equal specs are one run."""
+    """Folders of the runs, in the order of the specs; equal specs are one run."""
     records = None if records is None else Path(records)
     by_id = {spec.run_id: spec for spec in specs}
     return [RunFolder(spec, Path(work) / run_id, records) for run_id, spec in by_id.items()]
 
 
 def grid_status(
-    specs: list[RunSpec], work: str | Path = WORK, records: str | Path | None = None
+    specs: Sequence[RunSpec], work: str | Path = WORK, records: str | Path | None = None
 ) -> pd.DataFrame:
-    """Where each run of a grid stands, read off the folders.
+    """Status of each run of a grid, read from the folders.
 
     Args:
         specs: the grid.
-        work: folder of the runs' folders.
-        records: folder of records that were collected, such as `runs/laptop`.
+        work: parent of the runs' work folders.
+        records: folder of collected records, such as `runs/laptop`; a run with a record there is
+            done.
 
-    Columns: run_id, case, n_recur, variant, d_model, budget, n_tokens, seed, state, progress (0 to
-    1), tokens_per_second, eta_seconds (of this run, missing where unknown), val_loss, failure.
+    Returns:
+        One row for each run: run_id, case, n_recur, variant, d_model, budget (FLOPs), n_tokens,
+        seed, state (one of STATES), progress (0 to 1), tokens_per_second, eta_seconds (remaining
+        seconds of a run in progress, else missing), val_loss (nats/token, of a done run), failure
+        (the error of a failed run, else empty).
     """
     return pd.DataFrame([_row(folder) for folder in folders(specs, work, records)])
 
 
 def summary(name: str, status: pd.DataFrame) -> str:
-    """One line: how many runs are in each state, and how much of the FLOPs is spent."""
+    """One line: the number of runs in each state, and the share of the FLOPs that is spent."""
     counts = status["state"].value_counts()
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)
     share = (status["progress"] * status["budget"]).sum() / status["budget"].sum()
     return f"{name}: {states}; {share:.0%} of the FLOPs"
 
 
-def _row(folder: RunFolder) -> dict:
+def _row(folder: RunFolder) -> dict[str, Any]:
     spec, state, last = folder.spec, folder.state, folder.last_step()
     speed = last.get("tokens_per_second")
     left = spec.train.n_tokens - last.get("tokens", 0)
-    running = state == "running" and speed
-    record = json.loads(folder.record.read_text()) if state == "done" else None
+    result = json.loads(folder.record.read_text())["result"] if state == "done" else None
     row = spec.row()
-    return {
-        **{name: row[name] for name in SHOWN},
+    return {name: row[name] for name in SHOWN} | {
         "state": state,
-        "progress": 1.0 if record else last.get("step", 0) / spec.n_steps,
-        "tokens_per_second": record["result"]["tokens_per_second"] if record else speed,
-        "eta_seconds": left / speed if running else None,
-        "val_loss": record["result"]["val_loss"] if record else None,
+        "progress": 1.0 if result else last.get("step", 0) / spec.n_steps,
+        "tokens_per_second": result["tokens_per_second"] if result else speed,
+        "eta_seconds": left / speed if state == "running" and speed else None,
+        "val_loss": result["val_loss"] if result else None,
         "failure": folder.failure() if state == "failed" else "",
     }

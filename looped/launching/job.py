@@ -1,4 +1,4 @@
-"""What an engine runs: one run of a grid, in a process of its own."""
+"""A job: one run of a grid, trained in a separate process."""
 
 import json
 import os
@@ -7,16 +7,21 @@ import sys
 import traceback
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from looped.files import write_whole
 from looped.launching.folder import FAILURE, RunFolder
 from looped.spec import RunSpec
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
 
 FAILURE_LINES = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """How runs are trained: arguments of `looped.train` that do not decide the result."""
+    """Arguments of `looped.train` that do not affect the result."""
 
     corpus: str | None = None
     device: str = "auto"
@@ -28,13 +33,9 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """Trains one spec in its folder; submitit calls it on the machine that it chose.
+    """Trains one spec in its folder; submitit calls it on the machine of the job."""
 
-    `checkpoint` is submitit's: before a time-out or preemption it asks for a job to queue again.
-    The same one will do, since training goes on from the newest checkpoint.
-    """
-
-    spec: dict
+    spec: dict[str, Any]
     folder: str
     options: TrainOptions = field(default_factory=TrainOptions)
     processes: int = 1
@@ -46,27 +47,30 @@ class Job:
         try:
             self._train(run)
         except Exception:
-            told = traceback.format_exc().strip().splitlines()[-FAILURE_LINES:]
-            (run.path / FAILURE).write_text("\n".join(told) + "\n")
+            lines = traceback.format_exc().strip().splitlines()[-FAILURE_LINES:]
+            write_whole(run.path / FAILURE, "\n".join(lines) + "\n")
             raise
         return run.spec.run_id
 
-    def checkpoint(self, *_args):
-        """The job to queue again."""
+    def checkpoint(self, *_args: Any) -> "DelayedSubmission":
+        """The job that submitit queues again before a time-out or a preemption.
+
+        It is the same job, since training resumes from the newest checkpoint.
+        """
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
     def _train(self, run: RunFolder) -> None:
-        # One thread each: more of them fight over the cores that the other runs are on.
+        # One thread for each run: more would compete with the other runs for the cores.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         if self.processes == 1:
             import looped
 
             looped.train(run.spec, run.path, **asdict(self.options))
             return
-        path = run.path / "asked.json"
-        path.write_text(json.dumps(self.spec))
+        path = run.path / "job.json"
+        write_whole(path, json.dumps(self.spec))
         subprocess.run(self._torchrun(path, run.path), check=True)
 
     def _torchrun(self, spec: Path, folder: Path) -> list[str]:

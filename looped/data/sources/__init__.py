@@ -1,4 +1,4 @@
-"""The sources of text by name. An entry makes the source from `path` and `tokenizer` options."""
+"""The sources of text by name. Each entry takes `path` and `tokenizer`."""
 
 from collections.abc import Callable
 

@@ -1,79 +1,82 @@
-"""What a source of text is, and how its documents are parted into training and validation.
+"""A source of text, and how its documents are divided into training and validation.
 
-side   "train" or "validation"
-place  (file, number in that file) of a document or row; a preparation goes on after a place
-key    name of a document within its source
+subset  "train" or "validation"
+place   (file, index in that file) of a document or row; a preparation resumes after a place
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from looped.data.tokenizer import load_tokenizer
+from looped.files import sha256
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-SIDES = ("validation", "train")
+SUBSETS = ("validation", "train")
 """In the order in which they are prepared."""
 
-Rows = np.ndarray
 Place = tuple[int, int]
 START: Place = (0, -1)
 """The place before the first document."""
 
 VALIDATION_SHARE = 0.03
-"""Of the documents of a source that has no validation files of its own."""
+"""Share of the documents for validation, in a source without validation files."""
 
 
 class Document(NamedTuple):
-    """One text and where it stands."""
+    """One text and its place in the source."""
 
-    key: str
     text: str
     place: Place
 
 
-class Source(Protocol):
-    """Where texts come from. The same identity gives the same documents in the same order."""
+class Source:
+    """Where texts come from. The same `identity` gives the same documents in the same order.
+
+    A source implements `documents`, or `rows` if its rows are already tokenised and `packed`.
+    """
 
     name: str
-    licences: list[dict]  # of each part: what, licence, origin
-    seq_len: int  # of the recipe that reads it
-    vocab_size: int | None  # of the recipe, where a tokenizer is trained
-    validation_rows: int  # at most so many rows are held out
+    licences: Sequence[dict[str, str]]  # of each component: what, licence, origin
+    packed = False
+    seq_len = 256  # of the recipe that reads the source
+    vocab_size = 2048  # of the recipe, if a tokenizer is trained
+    validation_rows = 1024  # validation ends after this number of rows
+    _tokenizer: str | Path | None = None
 
-    def identity(self) -> dict:
-        """What decides the documents, as plain values: versions, hashes, names of files."""
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the documents, as plain values: versions, hashes, names."""
+        raise NotImplementedError
 
-    def part_read(self, side: str, place: Place) -> float:
-        """Roughly what part of a side is read at a place, 0 to 1: tells how long it will take."""
+    def share_read(self, subset: str, place: Place) -> float:
+        """Approximate share of a subset that lies before a place, 0 to 1; for progress bars."""
+        raise NotImplementedError
 
     def tokenizer(self) -> "Tokenizer | None":
-        """The tokenizer that comes with the source; None: one is trained on its texts."""
+        """The tokenizer of the source; None: one is trained on its texts."""
+        return load_tokenizer(self._tokenizer) if self._tokenizer else None
+
+    def documents(self, subset: str, after: Place = START) -> Iterator[Document]:
+        """Documents of a subset in order, starting after a place."""
+        raise NotImplementedError
+
+    def rows(
+        self, subset: str, seq_len: int, after: Place = START
+    ) -> Iterator[tuple[Place, np.ndarray]]:
+        """Blocks of rows [n, seq_len + 1] of a subset, each with the place of its last row."""
+        raise NotImplementedError
 
 
-class TextSource(Source, Protocol):
-    """A source of documents, which are still to be tokenised and packed."""
-
-    def documents(self, side: str, after: Place = START) -> Iterator[Document]:
-        """Documents of one side in their order, from the one after a place."""
-
-
-@runtime_checkable
-class RowSource(Source, Protocol):
-    """A source of rows that are already tokenised and packed."""
-
-    def rows(self, side: str, seq_len: int, after: Place = START) -> Iterator[tuple[Place, Rows]]:
-        """Blocks of rows [n, seq_len + 1] of one side, each with the place of its last row."""
-
-
-def side_of(text: str, share: float = VALIDATION_SHARE) -> str:
-    """The side of a document, decided by its text alone: identical texts fall on one side."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    return "validation" if int.from_bytes(digest[:8], "big") < share * 2**64 else "train"
+def subset_of(text: str, share: float = VALIDATION_SHARE) -> str:
+    """The subset of a document. It depends on the text only: duplicates are in the same subset."""
+    digest = sha256(text.encode("utf-8", "surrogatepass"))
+    return "validation" if int(digest[:16], 16) < share * 2**64 else "train"
 
 
 def after_place(documents: Iterable[Document], after: Place) -> Iterator[Document]:
-    """The documents behind a place, of a source that reads from its beginning."""
+    """The documents after a place, for a source that is read from its beginning."""
     return (document for document in documents if document.place > after)

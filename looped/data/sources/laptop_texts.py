@@ -1,7 +1,7 @@
-"""Readable prose out of the packages' files: no markup, no keys, no editors' remarks.
+"""Prose extracted from the packages' files, without markup, keys and editorial remarks.
 
-heading  what a text is about; each of its passages begins with it
-lines    the text, one statement or paragraph a line
+heading  topic of a text; every passage of the text begins with it
+lines    the text, with one statement or paragraph on each line
 """
 
 import bz2
@@ -20,21 +20,20 @@ _EDITORIAL = re.compile(
     r"|\[?(?:WordNet 1\.5)?[ +]*PJC\]|\[?WordNet 1\.5\]|\(\s*\)|\[\s*\]",
     re.DOTALL,
 )
-_UNNAMED = {"ee": "European Union", "xx": "World"}  # reports that name no country
+_UNNAMED = {"ee": "European Union", "xx": "World"}  # reports that do not name a country
 _SPACE_BEFORE = re.compile(r" +([,.;:”)])")
 
-LONGEST_WORD = 40  # characters of a headword; beyond, the package took an article for one
-LEAST_COMMON = 4  # reports that share a line: boilerplate, whose memory is worth nothing
-PASSAGE = 600  # characters: about a row of the laptop recipe, 256 tokens
+MAX_HEADWORD = 40  # characters; the package's longer headwords are whole articles
+BOILERPLATE = 4  # a line in at least this number of reports is left out
+PASSAGE = 600  # characters: about one row of the laptop recipe, 256 tokens
 
 
 class Text(NamedTuple):
-    """A document: where it comes from, what it is about, what it says."""
+    """A document: its heading and its lines."""
 
-    key: str
     heading: str
     lines: list[str]
-    kin: str = ""  # texts of the same kin stay on one side of the split; empty: of no kin
+    group: str = ""  # texts of a group are all in one subset; empty: no group
 
     @property
     def whole(self) -> str:
@@ -42,7 +41,7 @@ class Text(NamedTuple):
         return f"{self.heading}: " + "\n".join(self.lines)
 
     def passages(self, limit: int = PASSAGE) -> Iterator[str]:
-        """The text in passages of about `limit` characters, cut at lines and sentences."""
+        """The text in passages of about `limit` characters, split at lines and sentences."""
         held: list[str] = []
         for piece in (piece for line in self.lines for piece in _pieces(line, limit)):
             if held and sum(map(len, held)) + len(piece) > limit:
@@ -69,39 +68,35 @@ def _pieces(line: str, limit: int) -> Iterator[str]:
 def dictionary_entries(files: list[Path]) -> Iterator[Text]:
     """Entries of GCIDE: definitions, quotations, phrases and synonyms.
 
-    The package's etymologies and parts of speech are left out: many stand at a neighbour's entry.
+    Etymologies and parts of speech are left out: the package often has them at the wrong entry.
     """
     for file in files:
         for word, entry in json.loads(file.read_text(encoding="utf-8")).items():
             lines = []
             for sense in entry["pos"]:
                 for definition in sense["definitions"]:
-                    lines += [definition["text"], *map(_quoted, definition["examples"])]
+                    lines += [definition["text"], *(f"“{e}”" for e in definition["examples"])]
                 lines += [sense.get("cs", ""), sense.get("syn", "")]
             lines = [line for line in map(_entry_line, lines) if line]
-            if lines and len(word) <= LONGEST_WORD:
-                yield Text(f"gcide/{word}", word[:1].upper() + word[1:], lines)
-
-
-def _quoted(example: str) -> str:
-    return f"“{example}”"
+            if lines and len(word) <= MAX_HEADWORD:
+                yield Text(word[:1].upper() + word[1:], lines)
 
 
 def _entry_line(text: str) -> str:
-    """A line without the editors' remarks and marks; empty if nothing else is in it."""
+    """A line without editorial remarks and marks; empty if nothing else remains."""
     text = _SPACE_BEFORE.sub(r"\1", " ".join(_EDITORIAL.sub(" ", text).split()))
     return text if text.strip("“”,;:.- ") else ""
 
 
 def country_reports(files: list[Path]) -> Iterator[Text]:
-    """Sections of the World Factbook, a country's geography being one and its economy another.
+    """Sections of the World Factbook, such as the geography or the economy of a country.
 
-    Lines that several countries share are left out: they would stand on both sides of the split.
+    Lines that several countries share are left out: they would be in training and in validation.
     """
     texts = [text for file in files for text in _sections(file)]
     shared = Counter(line for text in texts for line in set(text.lines))
     for text in texts:
-        if lines := [line for line in text.lines if shared[line] < LEAST_COMMON]:
+        if lines := [line for line in text.lines if shared[line] < BOILERPLATE]:
             yield text._replace(lines=lines)
 
 
@@ -110,7 +105,7 @@ def _sections(file: Path) -> Iterator[Text]:
     country = _UNNAMED.get(file.stem) or _country(report)
     for section, fields in report.items():
         lines = [line for field, value in fields.items() for line in _field_lines(field, value)]
-        yield Text(f"factbook/{file.stem}/{section}", f"{country}, {section}", lines, country)
+        yield Text(f"{country}, {section}", lines, country)
 
 
 def _country(report: dict) -> str:
@@ -119,7 +114,7 @@ def _country(report: dict) -> str:
         name = _plain(names.get(form, {}).get("text", ""))
         if name and name != "none":
             return re.split(r"[;(]", name)[0].strip()
-    raise ValueError(f"a report without a name: {names}")
+    raise ValueError(f"a report without the name of its country: got {names}")
 
 
 def _field_lines(field: str, value: dict | str) -> Iterator[str]:
@@ -145,18 +140,18 @@ def _plain(text: str) -> str:
 
 
 def encyclopaedia_articles(file: Path) -> Iterator[Text]:
-    """Articles of a dump of Wikipedia: their paragraphs of prose."""
+    """Articles of a Wikipedia dump: their paragraphs of prose."""
     wiki = need("gensim.corpora.wikicorpus", "laptop")
     with bz2.open(file) as dump:
-        for title, source, page in wiki.extract_pages(dump, ("0",)):
+        for title, source, _page in wiki.extract_pages(dump, ("0",)):
             if source and not source.lstrip().lower().startswith("#redirect"):
                 lines = [_paragraph(line) for line in wiki.filter_wiki(source).splitlines()]
                 if lines := [line for line in lines if line]:
-                    yield Text(f"wikipedia/{page}", title, lines)
+                    yield Text(title, lines)
 
 
 def _paragraph(line: str) -> str:
-    """A paragraph without what the stripped templates left; empty if it is no prose."""
+    """A paragraph without the remains of stripped templates; empty if it is not prose."""
     line = re.sub(r"'{2,}", "", html.unescape(line))
     line = re.sub(r"\(\s*[,;]\s*", "(", line)
     line = re.sub(r"\s*\(\s*\)|\s*\[\s*\]", "", line)
