@@ -1,25 +1,31 @@
 """The one vocabulary: symbol, title, unit and number format of every quantity that is shown.
 
 Figures take axis titles and tooltips from `QUANTITIES`, tables take headings and formats, and the
-terminal takes both. The key is the column name in the tables of the package.
+terminal takes units. The key is the column name in the tables of the package.
 """
 
+import re
 from typing import NamedTuple
 
 
 class Quantity(NamedTuple):
     """How one quantity is shown."""
 
-    symbol: str  # short: heading of a column, line of a tooltip
-    title: str = ""  # long, without unit: title of an axis; empty: the symbol
-    unit: str = ""  # of axis titles: nats/token, FLOPs
+    symbol: str  # short: heading of a table column
+    title: str = ""  # long, without unit: axis or tooltip; empty: the symbol
+    unit: str = ""  # nats/token, FLOPs
     format: str = ""  # Python format specification; empty: text, or four significant digits
 
     @property
     def axis(self) -> str:
-        """Title of an axis: the long name, with its unit in brackets where it has one."""
+        """Title of an axis: the long name, with the unit in brackets unless the name has it."""
         title = self.title or self.symbol
-        return f"{title} ({self.unit})" if self.unit else title
+        return f"{title} ({self.unit})" if self.unit and self.unit not in title else title
+
+    @property
+    def d3(self) -> str:
+        """`format` in the notation of d3, which Vega reads: trailing zeros go only with `~`."""
+        return re.sub("g$", "~g", self.format)
 
 
 NATS = "nats/token"
@@ -36,7 +42,12 @@ QUANTITIES: dict[str, Quantity] = {
     "n_params_once": Quantity("N once", "Parameters used once N_once", format=",.0f"),
     "n_params_rec": Quantity("N rec", "Recurring parameters N_rec", format=",.0f"),
     "n_params_embed": Quantity("embeddings", "Embedding parameters", format=",.0f"),
-    "n_tokens": Quantity("D", "Training tokens D", format=",.0f"),
+    "n_tokens": Quantity("D", "Training tokens D", "tokens", ",.0f"),
+    "n_steps": Quantity("steps", "Optimizer steps", "steps", ",d"),
+    "epochs": Quantity("epochs", "Passes over the training split", format=".3g"),
+    "flops": Quantity("FLOPs", "Training FLOPs", "FLOPs", ".3g"),
+    "seconds": Quantity("seconds", "Training time", "s", ",.0f"),
+    "tokens_per_second": Quantity("tokens/s", "Training speed", "tokens/s", ",.0f"),
     "flops_per_token": Quantity("training FLOPs", "Training compute", "FLOPs/token", ".3e"),
     "inference_flops_per_token": Quantity(
         "inference FLOPs", "Inference compute", "FLOPs/token", ".3e"
@@ -44,16 +55,25 @@ QUANTITIES: dict[str, Quantity] = {
     "kv_cache_bytes_per_token": Quantity("cache bytes", "Cache", "bytes/token", ",.0f"),
     "lr": Quantity("learning rate", "MuonH learning rate at the reference", format="g"),
     "n_runs": Quantity("runs", "Runs", format="d"),
-    "care": Quantity("read with care"),
+    "source": Quantity("source", "Source"),
+    "case": Quantity("case", "Case"),
+    "care": Quantity("read with care", "Read with care"),
     # its loss
     "val_loss": Quantity("L", "Validation loss", NATS, ".4f"),
-    "val_loss_se": Quantity("standard error", unit=NATS, format=".1e"),
+    "val_loss_se": Quantity("standard error", "Standard error", NATS, ".1e"),
+    "val_rows": Quantity("rows", "Validation rows", "rows", ",d"),
+    "train_loss": Quantity("training loss", "Training loss", NATS, ".4f"),
     "predicted": Quantity("predicted", "Predicted validation loss", NATS, ".4f"),
     "residual": Quantity("residual", "Actual − predicted", NATS, "+.4f"),
     "gap": Quantity("gap", "Loss above that of r = 1", NATS, "+.4f"),
     "loss": Quantity("loss", "Continuation loss", NATS, ".3f"),
-    "se": Quantity("standard error", unit=NATS, format=".3f"),
+    "se": Quantity("standard error", "Standard error", NATS, ".3f"),
+    "regret": Quantity("regret", "Loss above that of the best rate", NATS, ".4f"),
     # a fit
+    "label": Quantity("fit", "Fit"),
+    "law": Quantity("law", "Law"),
+    "split": Quantity("split", "Split"),
+    "study": Quantity("study", "Study"),
     "phi": Quantity("φ", "Recurrence exponent φ", format=".3f"),
     "alpha": Quantity("α", format=".3f"),
     "beta": Quantity("β", format=".3f"),
@@ -77,6 +97,7 @@ QUANTITIES: dict[str, Quantity] = {
     "n_resamples": Quantity("resamples", "Bootstrap resamples", format="d"),
     # a shift
     "delta_phi": Quantity("Δφ", "Shift of φ", format="+.3f"),
+    "delta_phi_published": Quantity("published Δφ", format="+.3f"),
     "p_sign": Quantity("sign", "Share of resamples with the estimate's sign", format=".0%"),
     "change": Quantity("change", "Change of the loss", NATS, PART),
     "phi_baseline": Quantity("φ baseline", "φ of the baseline", format=".3f"),
@@ -89,15 +110,25 @@ QUANTITIES: dict[str, Quantity] = {
     "gain": Quantity("gain", unit=NATS, format=".4f"),
     "ratio": Quantity("ratio", "Ratio to the model without recurrence", format=".3f"),
     "difference": Quantity("difference", unit=NATS, format="+.3f"),
+    "part": Quantity("part", "Part"),
     # a downstream task
+    "task": Quantity("task", "Task"),
+    "axis": Quantity("axis", "Axis"),
+    "samples": Quantity("samples", "Examples", format=",d"),
+    "accuracy": Quantity("accuracy", "Greedy accuracy", format=".1%"),
+    "correlation": Quantity("correlation", "Pearson correlation", format="+.2f"),
     "share": Quantity("share of the range", "Share of the range of r = 1", format="+.3f"),
-    "published": Quantity("published"),
+    # a claim or a count
+    "quantity": Quantity("quantity", "Quantity"),
+    "section": Quantity("section", "Section"),
+    "published": Quantity("published", "Published value", format=".4g"),
 }
+
+MISSING = "–"
+"""What stands for a missing value in tables, on pages and on the terminal."""
 
 SUFFIXES = {
     "_star": "*",
-    "_low": " low",
-    "_high": " high",
     "_baseline": " baseline",
     "_variant": " variant",
     "_looped": " looped",
@@ -105,14 +136,17 @@ SUFFIXES = {
 }
 """Ending of a column name -> ending of its heading; the format is that of the name before it."""
 
+ENDS = {"_low": "low", "_high": "high"}
+"""Ending of an interval's end -> its heading; the column stands behind that of the estimate."""
+
 
 def quantity(name: str) -> Quantity | None:
-    """The quantity of a column name, also with an ending of `SUFFIXES`; None if unknown."""
+    """Quantity of a column name, with or without an ending of `SUFFIXES`; None if unknown."""
     if name in QUANTITIES:
         return QUANTITIES[name]
-    for suffix, mark in SUFFIXES.items():
+    for suffix, mark in (ENDS | SUFFIXES).items():
         base = QUANTITIES.get(name.removesuffix(suffix))
         if name.endswith(suffix) and base is not None:
-            title = (base.title or base.symbol) + mark
-            return base._replace(symbol=base.symbol + mark, title=title)
+            symbol = mark if suffix in ENDS else base.symbol + mark
+            return base._replace(symbol=symbol, title=f"{base.title or base.symbol} {mark.strip()}")
     return None

@@ -162,7 +162,7 @@ class TestQuality:
             figures.residuals({"joint": (paper.runs[1:], paper.fit)})
 
     def test_refuses_no_fit(self):
-        with pytest.raises(ValueError, match="no fit"):
+        with pytest.raises(ValueError, match="got no fit, expected at least one"):
             figures.predicted_actual({})
 
 

@@ -79,7 +79,7 @@ def test_split_source_and_case_are_named(figure, deltas):
 
 @pytest.mark.parametrize("figure", [figures.loss_change, figures.phi_pairs])
 def test_nothing_to_draw_is_refused(figure):
-    with pytest.raises(ValueError, match="no shift"):
+    with pytest.raises(ValueError, match="got no shift, expected at least one"):
         figure({})
 
 

@@ -16,7 +16,6 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from looped.config import PAPER_VOCAB
 from looped.data.corpus import Corpus
 from looped.data.prepare import prepare_corpus
 from looped.data.sources import SOURCES, hub, laptop, laptop_texts
@@ -28,6 +27,7 @@ from looped.data.sources.laptop_texts import Text
 from looped.data.tokenizer import tokenizer_bytes, train_tokenizer
 from looped.errors import ConfigError
 from looped.extras import missing_packages, need
+from looped.studies.paper import PAPER_VOCAB
 
 
 @pytest.fixture(scope="module")

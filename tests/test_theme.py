@@ -3,13 +3,17 @@
 import base64
 import json
 import re
+import subprocess
+import sys
 
 import altair as alt
 import pandas as pd
 import pytest
+import vl_convert
 
 import looped.figures
 from looped.figures import render, theme
+from looped.quantities import QUANTITIES
 
 PAGES = {"light": "#ffffff", "dark": "#121212"}
 RUNS = pd.DataFrame({"n_recur": [1, 2], "val_loss": [3.25, 3.5], "note": ["a|b", None]})
@@ -131,13 +135,23 @@ def test_without_vl_convert_a_chart_has_no_image(monkeypatch):
     assert "<img" not in bundle["text/html"]
 
 
-def test_jupyterlab_draws_charts_itself(monkeypatch):
-    monkeypatch.setenv("JPY_SESSION_NAME", "book/runs.md")
-    render.enable()
-    assert alt.renderers.active == "mimetype"
-    monkeypatch.delenv("JPY_SESSION_NAME")
-    render.enable()
-    assert alt.renderers.active == "book"
+def test_tables_do_not_import_altair_and_figures_do_on_first_use():
+    code = (
+        "import sys, looped; looped.figures.table; print('altair' in sys.modules)\n"
+        "looped.figures.isoflop; print('altair' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_only_the_book_changes_the_renderer_of_altair():
+    code = (
+        "import altair as alt, looped\n"
+        "alt.renderers.enable('json'); looped.figures.isoflop; print(alt.renderers.active)\n"
+        "looped.figures.enable_book_renderer(); print(alt.renderers.active)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["json", "book"]
 
 
 def test_table_in_the_book_is_a_numbered_myst_table():
@@ -158,6 +172,54 @@ def test_table_cells_do_not_break_inside_a_setting_or_a_number():
     frame = pd.DataFrame({"fit": ["r = 1", "pre-norm"], "se": ["2e-05", "a = b"]})
     cells = looped.figures.table(frame, name="tbl-a", caption="A.").cells
     assert cells[1:] == [["r\u00a0=\u00a01", "2e\u201105"], ["pre-norm", "a = b"]]
+
+
+def test_an_estimate_and_its_interval_share_a_cell():
+    frame = pd.DataFrame(
+        {
+            "phi": [0.4591, 0.43],
+            "delta_phi": [0.03, -0.5],
+            "low": [0.01, -0.6],
+            "high": [0.05, -0.4],
+            "phi_low": [0.4151, None],
+            "phi_high": [0.516, None],
+        }
+    )
+    table = looped.figures.table(frame, name="tbl-a", caption="A.", formats={"phi": ".2f"})
+    assert table.cells == [
+        ["φ", "Δφ"],
+        ["0.46 [0.42,\u00a00.52]", "+0.030 [+0.010,\u00a0+0.050]"],
+        ["0.43", "-0.500 [-0.600,\u00a0-0.400]"],
+    ]
+    assert table.csv == frame.to_csv(index=False)
+
+
+def test_ends_without_an_estimate_before_them_are_columns():
+    frame = pd.DataFrame({"split": ["stated"], "low": [0.1], "high": [0.2]})
+    cells = looped.figures.table(frame, name="tbl-a", caption="A.").cells
+    assert cells == [["split", "low", "high"], ["stated", "0.100", "0.200"]]
+
+
+def test_headings_and_formats_follow_the_quantity_before_the_ending():
+    frame = pd.DataFrame({"n_tokens_star": [1234567.0], "phi_variant": [0.5], "n_recur": [4.0]})
+    cells = looped.figures.table(frame, name="tbl-a", caption="A.").cells
+    assert cells == [["D*", "φ variant", "r"], ["1,234,567", "0.500", "4"]]
+
+
+@pytest.mark.parametrize("name", sorted(QUANTITIES))
+def test_every_quantity_has_formats_that_python_and_vega_read_alike(name):
+    about = QUANTITIES[name]
+    assert about.symbol
+    for value in (3, 1234) if about.format.endswith("d") else (0.26, 1234.7):
+        shown = format(value, about.format)
+        spec = {
+            "data": {"values": [{"value": value}]},
+            "mark": "text",
+            "encoding": {"text": {"field": "value", "type": "quantitative", "format": about.d3}},
+        }
+        drawn = vl_convert.vegalite_to_svg(spec, vl_version=render.VEGA_LITE)
+        if about.format and "e" not in shown:
+            assert f">{shown}<" in drawn
 
 
 def test_table_in_a_notebook_is_html():

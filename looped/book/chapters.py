@@ -25,7 +25,10 @@ from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
 from looped.book.errors import BookError
 from looped.paths import PACKAGE, runs_dir
 
-KERNEL_OPTIONS = ["--log-level=CRITICAL"]  # else each kernel warns that it is not encrypted
+KERNEL_OPTIONS = [
+    "--log-level=CRITICAL",  # else each kernel warns that it is not encrypted
+    "--IPKernelApp.exec_lines=__import__('looped.figures').figures.enable_book_renderer()",
+]
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -108,8 +108,6 @@ def _execute_all(chapters: list, folder: Path, jobs: int | None) -> dict:
 
 
 def _execute_in_parallel(chapters: list, paths: dict[str, Path], jobs: int) -> dict:
-    # A build started from a notebook is not itself a notebook: see looped.figures.render.
-    os.environ.pop("JPY_SESSION_NAME", None)
     # Chapters run side by side, and bootstraps in threads: linear algebra shall not start its own.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()

@@ -1,27 +1,26 @@
-"""What is trained and how it goes: the stack as it is executed, and training curves."""
+"""The executed stack of a model, and training curves."""
 
 import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
-from looped.figures.counts import SERIES
 from looped.quantities import QUANTITIES
 
-SECTIONS = {"prelude": SERIES[5], "loop": SERIES[1], "coda": SERIES[3]}
+SECTIONS = {name: theme.SERIES_COLORS[i] for name, i in (("prelude", 5), ("loop", 1), ("coda", 3))}
 LAYER_HEIGHT = 20
 TEXT_ON_MARK = "#ffffff"
 _STACK_AXIS = alt.Axis(labelAngle=0, labelOverlap=False)
 _BANDS = alt.Scale(paddingInner=0.45, paddingOuter=0.3)
 
 
-def schematic(layers: pd.DataFrame):
-    """Each executed layer of some stacks as a box, from the input up, with the layer that it runs.
+def schematic(layers: pd.DataFrame) -> alt.LayerChart:
+    """Executed layers of some stacks, input at the bottom, with the numbers of the stored layers.
 
-    A cross marks a layer that no gradient reaches (truncated backpropagation), e where the
-    prelude's output enters again.
+    × marks a layer that no gradient reaches (truncated backpropagation); e marks where the
+    prelude's output is injected.
 
     Args:
-        layers: one row an executed layer: stack (its label), and the keys of
+        layers: one row per executed layer: stack (label), and the keys of
             `looped.accounting.executed_layers`.
 
     Raises:
@@ -46,8 +45,8 @@ def schematic(layers: pd.DataFrame):
     )
 
 
-def _boxes(table):
-    stacks = list(dict.fromkeys(table["stack"]))
+def _boxes(table: pd.DataFrame) -> alt.LayerChart:
+    stacks = list(table["stack"].unique())
     x = alt.X("stack:N", sort=stacks, title=None, axis=_STACK_AXIS, scale=_BANDS)
     y = alt.Y(
         "position:O",
@@ -56,14 +55,15 @@ def _boxes(table):
         axis=alt.Axis(labelOverlap=True),
         scale=alt.Scale(paddingInner=0.12),
     )
-    colors = alt.Scale(domain=list(SECTIONS), range=list(SECTIONS.values()))
     boxes = (
         alt.Chart(table)
         .mark_bar(cornerRadius=3)
         .encode(
             x=x,
             y=y,
-            color=alt.Color("section:N", scale=colors, title=None, legend=alt.Legend(columns=3)),
+            color=theme.name_color(
+                "section", list(SECTIONS), list(SECTIONS.values()), legend=alt.Legend(columns=3)
+            ),
             opacity=alt.Opacity(
                 "run:N",
                 scale=alt.Scale(domain=["first run", "run again"], range=[1, 0.55]),
@@ -89,20 +89,20 @@ def _boxes(table):
     return alt.layer(boxes, names, entering)
 
 
-def _schematic_description(table) -> str:
-    text = "Executed layers from input to output, each named by the stored layer that it runs."
+def _schematic_description(table: pd.DataFrame) -> str:
+    text = "Executed layers from input to output, each with the number of its stored layer."
     for stack, rows in table.groupby("stack", sort=False):
         stored = rows["layer"].nunique()
         text += f" {stack}: {len(rows)} executed layers, {stored} stored."
     return text
 
 
-def training_curves(metrics: pd.DataFrame):
-    """Training loss against tokens, one line a run.
+def training_curves(metrics: pd.DataFrame) -> alt.LayerChart:
+    """Training loss against tokens, one line per run.
 
     Args:
-        metrics: one row a (run, step): n_recur, tokens, loss (nats per token; smoothed or not),
-            optionally val_loss, drawn at the run's end.
+        metrics: one row per (run, step): n_recur, tokens, loss (nats per token; smoothed or not),
+            optionally val_loss, for a point at the end of the run.
 
     Raises:
         ValueError: a column or all rows are missing.
@@ -111,21 +111,13 @@ def training_curves(metrics: pd.DataFrame):
     recurrences = parts.recurrences(metrics)
     color, dash = theme.recur_color(recurrences), theme.recur_dash(recurrences)
     x = theme.axis(alt.X, "tokens", title=QUANTITIES["n_tokens"].axis, scale=alt.Scale(zero=True))
-    y = theme.axis(alt.Y, "loss", title="Training loss (nats/token)")
-    lines = alt.Chart(metrics).mark_line().encode(x=x, y=y, color=color, strokeDash=dash)
-    layers = [lines]
+    y = theme.axis(alt.Y, "loss", title=QUANTITIES["train_loss"].axis)
+    layers = [alt.Chart(metrics).mark_line().encode(x, y, color, dash)]
     ends = metrics.loc[metrics.groupby("n_recur")["tokens"].idxmax()]
     if "val_loss" in metrics:
-        layers.append(
-            alt.Chart(ends)
-            .mark_point(size=90)
-            .encode(
-                x=x,
-                y=alt.Y("val_loss:Q"),
-                color=color,
-                tooltip=parts.tooltips(ends, ["n_recur", "val_loss", "val_loss_se"]),
-            )
-        )
+        details = parts.tooltips(ends, ["n_recur", "val_loss", "val_loss_se"])
+        points = alt.Chart(ends).mark_point(size=90)
+        layers.append(points.encode(x, alt.Y("val_loss:Q"), color, tooltip=details))
     return theme.finish(
         alt.layer(*layers),
         name="training-curves",
@@ -134,7 +126,7 @@ def training_curves(metrics: pd.DataFrame):
     )
 
 
-def _curves_description(metrics, ends) -> str:
+def _curves_description(metrics: pd.DataFrame, ends: pd.DataFrame) -> str:
     text = "Training loss against tokens."
     for row in ends.itertuples():
         first = metrics[metrics["n_recur"] == row.n_recur]["loss"].iloc[0]

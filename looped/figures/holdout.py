@@ -1,4 +1,4 @@
-"""How far a law carries: residuals of held-out budgets, and predictions beside reported losses."""
+"""Extrapolation of a law: residuals at held-out budgets, and predicted beside reported losses."""
 
 import altair as alt
 import numpy as np
@@ -9,14 +9,14 @@ from looped.fitting.holdout import HoldOut
 from looped.registry.cells import CELL
 
 ENDS = ["predicted", "low", "high"]
-ROW_HEIGHT = 32  # pixels of one fit
+ROW_HEIGHT = 32  # pixels per fit
 REPORTED_COLOR = theme.RECUR_COLORS[4]
 
 
-def held_out_residuals(held: list[HoldOut]):
-    """Actual minus predicted loss by budget, a panel a hold-out; its budgets are shaded.
+def held_out_residuals(held: list[HoldOut]) -> alt.ConcatChart:
+    """Actual minus predicted loss by budget, one panel per hold-out; its budgets are shaded.
 
-    Points are runs, lines join the mean of each (budget, r) cell.
+    Points are runs; lines connect the means of the (budget, r) cells.
 
     Args:
         held: hold-outs of the same runs.
@@ -24,24 +24,21 @@ def held_out_residuals(held: list[HoldOut]):
     Raises:
         ValueError: no hold-out, or runs without a column that is drawn.
     """
-    if not held:
-        raise ValueError("figure held_out_residuals: no hold-out; give those of looped.hold_out")
+    parts.require_any(held, "held_out_residuals", "hold-out", "[looped.hold_out(...)]")
     columns = [*CELL, "val_loss", "predicted", "residual"]
-    for each in held:
-        parts.require(each.runs, columns, "held_out_residuals")
-    table = pd.concat(
-        [
-            parts.drawable(each.runs).assign(label=each.label, held_out=each.runs["held_out"])
-            for each in held
-        ],
-        ignore_index=True,
-    )
+    tables = []
+    for out in held:
+        parts.require(out.runs, columns, "held_out_residuals")
+        drawn = parts.drawable(out.runs)
+        tables.append(drawn.assign(label=out.label, held_out=out.runs["held_out"]))
+    table = pd.concat(tables, ignore_index=True)
     reach = table["residual"].abs().max()
     y = theme.axis(alt.Y, "residual", scale=alt.Scale(domain=[-reach, reach], nice=True))
-    panels = [_panel(each, table[table["label"] == each.label], y, len(held)) for each in held]
-    chart = panels[0] if len(panels) == 1 else alt.concat(*panels, columns=2)
+    charts = [_panel(out, table[table["label"] == out.label], y) for out in held]
+    chart = parts.panels(charts, [out.label for out in held])
     key = parts.joined("point: run", "line: mean of a cell", "shaded: not fitted")
-    where = parts.joined(parts.source_note(held[0].runs), _split(held[0]), parts.flag_note(table))
+    split = f"split {held[0].fit.split}" if held[0].fit.split else ""
+    where = parts.joined(parts.source_note(held[0].runs), split, parts.flag_note(table))
     return theme.finish(
         chart.properties(title=parts.note(where, key)),
         name="held-out-residuals",
@@ -50,12 +47,12 @@ def held_out_residuals(held: list[HoldOut]):
     )
 
 
-def prediction_intervals(predictions: pd.DataFrame):
-    """Predicted losses with their intervals, a row a fit; upright lines are the reported values.
+def prediction_intervals(predictions: pd.DataFrame) -> alt.ConcatChart:
+    """Predicted losses with intervals, one row per fit; vertical lines are the reported values.
 
     Args:
-        predictions: fit, quantity (a panel each), predicted, low, high (nats per token), and
-            reported, which may be missing.
+        predictions: fit, quantity (one panel each), predicted, low, high (nats per token), and
+            reported (may be missing).
 
     Raises:
         ValueError: a column or all rows are missing.
@@ -63,7 +60,7 @@ def prediction_intervals(predictions: pd.DataFrame):
     columns = ["fit", "quantity", *ENDS, "reported"]
     parts.require(predictions, columns, "prediction_intervals", may_miss=("reported",))
     table = predictions[columns]
-    names = list(dict.fromkeys(table["quantity"]))
+    names = table["quantity"].unique()
     panels = [_quantity(table[table["quantity"] == name], name) for name in names]
     reported = table["reported"].notna().any()
     key = parts.joined("bar: interval", "line: reported" if reported else "")
@@ -75,38 +72,30 @@ def prediction_intervals(predictions: pd.DataFrame):
     )
 
 
-def _panel(held, rows, y, n_panels) -> alt.LayerChart:
+def _panel(held: HoldOut, rows: pd.DataFrame, y: alt.Y) -> alt.LayerChart:
     budgets = np.sort(rows["budget"].unique())
     domain = [budgets[0] / 1.4, budgets[-1] * 1.4]
     x = theme.axis(
         alt.X, "budget", log=True, scale=alt.Scale(type="log", domain=domain, nice=False)
     )
     means = rows.groupby(CELL, as_index=False)["residual"].mean()
-    zero = alt.Chart(pd.DataFrame({"residual": [0]})).mark_rule(opacity=0.6).encode(y=y)
-    layers = [
+    return alt.layer(
         _shade(held.budgets, budgets, domain, x),
-        zero,
+        parts.zero_rule(y=y),
         alt.Chart(means).mark_line().encode(x=x, y=y, **parts.recur_lines(rows["n_recur"])),
         parts.run_points(rows, x, y, theme.recur_color(rows["n_recur"], legend=None)),
-    ]
-    return alt.layer(*layers).properties(
-        title=held.label, width=parts.panel_width(n_panels), height=theme.PANEL_HEIGHT
     )
 
 
-def _shade(held, budgets, domain, x) -> alt.Chart:
-    """A band about each budget that was not fitted, half-way to its neighbours."""
+def _shade(held: list[float], budgets: np.ndarray, domain: list[float], x: alt.X) -> alt.Chart:
+    """A band around each held-out budget, half-way to the next budgets."""
     edges = np.array([domain[0], *np.sqrt(budgets[1:] * budgets[:-1]), domain[1]])
     out = np.isin(budgets, held)
     bands = pd.DataFrame({"budget": edges[:-1][out], "end": edges[1:][out]})
     return alt.Chart(bands).mark_rect(opacity=0.1, color=theme.INK).encode(x=x, x2="end")
 
 
-def _split(held) -> str:
-    return f"split {held.fit.split}" if held.fit.split else ""
-
-
-def _quantity(rows, name) -> alt.LayerChart:
+def _quantity(rows: pd.DataFrame, name: str) -> alt.LayerChart:
     ends = rows[[*ENDS, "reported"]]
     pad = 0.05 * (ends.max().max() - ends.min().min())
     scale = alt.Scale(domain=[ends.min().min() - pad, ends.max().max() + pad], nice=True)
@@ -127,7 +116,7 @@ def _quantity(rows, name) -> alt.LayerChart:
     ).properties(width=560, height=ROW_HEIGHT * len(rows))
 
 
-def _description(held) -> str:
+def _description(held: list[HoldOut]) -> str:
     text = "Actual minus predicted validation loss against training compute."
     for each in held:
         out = each.runs[each.runs["held_out"]]
@@ -140,7 +129,7 @@ def _description(held) -> str:
     return text
 
 
-def _predictions_prose(table) -> str:
+def _predictions_prose(table: pd.DataFrame) -> str:
     text = "Predicted validation losses with intervals."
     for row in table.itertuples():
         known = "" if pd.isna(row.reported) else f", reported {row.reported:.3f}"
@@ -151,12 +140,12 @@ def _predictions_prose(table) -> str:
     return text
 
 
-def gaps_at_width(gaps: pd.DataFrame):
-    """Loss above that of r = 1 at the same width and budget, against tokens: a line a width.
+def gaps_at_width(gaps: pd.DataFrame) -> alt.LayerChart:
+    """Loss above that of r = 1 at the same width and budget, against tokens: one line per width.
 
     Args:
-        gaps: d_model, n_recur, n_tokens, gap (nats per token) and source; digitised or measured
-            points of a width are joined, a reported one stands as a ring.
+        gaps: d_model, n_recur, n_tokens, gap (nats per token) and source; a line
+            connects digitised or measured points of a width, a ring is a published value.
 
     Raises:
         ValueError: a column or all rows are missing.
@@ -189,7 +178,7 @@ def gaps_at_width(gaps: pd.DataFrame):
     )
 
 
-def _gaps_prose(table) -> str:
+def _gaps_prose(table: pd.DataFrame) -> str:
     text = "Loss above that of r = 1 at the same width, against training tokens."
     for (n_recur, d_model, source), rows in table.groupby(["n_recur", "d_model", "source"]):
         gaps = parts.listed([f"{gap:.3f}" for gap in rows["gap"]])

@@ -18,16 +18,18 @@ STAR = (
 )
 
 
-def isoflop(runs: pd.DataFrame, minima: pd.DataFrame, fit: FitResult | None = None):
-    """A panel for each r: the runs, a curve through each budget's, and a star at its minimum.
+def isoflop(
+    runs: pd.DataFrame, minima: pd.DataFrame, fit: FitResult | None = None
+) -> alt.FacetChart:
+    """IsoFLOP curves, one panel per r: runs, a curve per budget, and a star at its minimum.
 
-    From r = 2 on, a faint line repeats the minima of r = 1 for comparison. Circles of flagged runs
-    are hollow. A click on a budget in the legend brings it out.
+    For r > 1, a faint line repeats the minima of r = 1 for comparison. Circles of flagged runs are
+    hollow. A click on a budget in the legend highlights its curve.
 
     Args:
         runs: table of runs.
-        minima: of `looped.isoflop_minima`; a refused cell has neither parabola nor star.
-        fit: draws its predictions in place of the parabolas.
+        minima: of `looped.isoflop_minima`; a cell without a minimum has no parabola and no star.
+        fit: fit whose predictions replace the parabolas.
 
     Raises:
         ValueError: a column or all rows are missing.
@@ -35,8 +37,12 @@ def isoflop(runs: pd.DataFrame, minima: pd.DataFrame, fit: FitResult | None = No
     parts.require(runs, COLUMNS, "isoflop")
     found = parts.at_minimum(minima, STAR_COLUMNS, "isoflop")
     points = parts.drawable(runs).assign(kind="run")
-    curves = _parabolas(points, found) if fit is None else _predictions(runs, fit)
-    table = pd.concat([points, curves, _stars(found), _anchors(runs, found)], ignore_index=True)
+    stars = found[COLUMNS].assign(kind="minimum")
+    if fit is None:
+        curves = _parabolas(points, found)
+    else:
+        curves = runs[COLUMNS].assign(val_loss=fit.predict(runs), kind="prediction")
+    table = pd.concat([points, curves, stars, _anchors(runs, found)], ignore_index=True)
     n_panels = len(parts.recurrences(runs))
     chart = (
         _panel(table, points)
@@ -52,7 +58,7 @@ def isoflop(runs: pd.DataFrame, minima: pd.DataFrame, fit: FitResult | None = No
     )
 
 
-def _panel(table, points) -> alt.LayerChart:
+def _panel(table: pd.DataFrame, points: pd.DataFrame) -> alt.LayerChart:
     chosen = alt.selection_point(name="chosen", fields=["budget"], bind="legend")
     faded = alt.condition(chosen, alt.value(1), alt.value(0.12))
     x = theme.axis(alt.X, "n_params", log=True)
@@ -68,7 +74,7 @@ def _panel(table, points) -> alt.LayerChart:
         base.transform_filter("datum.kind == 'parabola' || datum.kind == 'prediction'")
         .mark_line(strokeWidth=1.6, interpolate="monotone")
         .encode(x=x, y=y, color=color, opacity=faded)
-        .add_params(chosen)  # the layer whose legend is kept: only that one can be clicked
+        .add_params(chosen)  # to the layer of the legend: no other layer makes it clickable
     )
     circles = parts.run_points(points, x, y, color, base.transform_filter("datum.kind == 'run'"))
     stars = (
@@ -80,48 +86,34 @@ def _panel(table, points) -> alt.LayerChart:
     return alt.layer(*([anchors] if "minimum of r = 1" in set(table["kind"]) else []), *layers)
 
 
-def _parabolas(points, found) -> pd.DataFrame:
-    """L = L* + curvature (log N - log N*)² over the range of each cell's runs."""
+def _parabolas(points: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """L = L* + curvature (log N - log N*)² over the range of the runs of each cell."""
     curves = []
     cells = points.groupby(CELL)["n_params"]
     for cell in found.itertuples():
         sizes = cells.get_group((cell.n_recur, cell.budget))
         n_params = np.geomspace(sizes.min(), sizes.max(), CURVE_POINTS)
         loss = cell.val_loss + cell.curvature * np.log(n_params / cell.n_params) ** 2
-        curves.append(_marks("parabola", cell.n_recur, cell.budget, n_params, loss))
+        place = {"n_recur": cell.n_recur, "budget": cell.budget, "kind": "parabola"}
+        curves.append(pd.DataFrame({"n_params": n_params, "val_loss": loss}).assign(**place))
     return pd.concat(curves) if curves else pd.DataFrame()
 
 
-def _predictions(runs, fit) -> pd.DataFrame:
-    return _marks(
-        "prediction", runs["n_recur"], runs["budget"], runs["n_params"], fit.predict(runs)
-    )
-
-
-def _stars(found) -> pd.DataFrame:
-    return found[COLUMNS].assign(kind="minimum")
-
-
-def _anchors(runs, found) -> pd.DataFrame:
-    """The minima of r = 1 once more for every other panel."""
-    anchor = found[found["n_recur"] == 1]
+def _anchors(runs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """The minima of r = 1, repeated for each panel of another r."""
+    anchor = found[found["n_recur"] == 1][COLUMNS].assign(kind="minimum of r = 1")
     others = [n_recur for n_recur in parts.recurrences(runs) if n_recur > 1]
-    stars = [_stars(anchor.assign(n_recur=n_recur)) for n_recur in others]
-    return pd.concat(stars).assign(kind="minimum of r = 1") if stars else pd.DataFrame()
+    stars = [anchor.assign(n_recur=n_recur) for n_recur in others]
+    return pd.concat(stars) if stars else pd.DataFrame()
 
 
-def _marks(kind, n_recur, budget, n_params, val_loss) -> pd.DataFrame:
-    columns = {"n_recur": n_recur, "budget": budget, "n_params": n_params, "val_loss": val_loss}
-    return pd.DataFrame(columns).assign(kind=kind)
-
-
-def _note(runs, points, fit) -> alt.Title:
+def _note(runs: pd.DataFrame, points: pd.DataFrame, fit: FitResult | None) -> alt.Title:
     source = parts.joined(parts.source_note(runs), "" if fit is None else parts.fit_note(fit))
     compared = "dashed: r = 1" if {1} < set(parts.recurrences(runs)) else ""
     return parts.note(source, parts.joined("star: minimum", parts.flag_note(points), compared))
 
 
-def _description(runs, found, fit) -> str:
+def _description(runs: pd.DataFrame, found: pd.DataFrame, fit: FitResult | None) -> str:
     budgets = sorted(set(runs["budget"]))
     text = (
         f"IsoFLOP curves: validation loss against unique parameters, "

@@ -1,4 +1,4 @@
-"""What a budget buys: lowest loss, loss gap and optimal sizes per r (paper Figs 1 right and 3)."""
+"""Lowest loss, loss gap and optimal sizes at each budget, per r (paper Figs 1 right and 3)."""
 
 import altair as alt
 import pandas as pd
@@ -12,13 +12,15 @@ SIZES = {"n_params": "Optimal parameters N*", "n_tokens": "Optimal tokens D*"}
 CROSS = "M-0.7,-0.7L0.7,0.7M-0.7,0.7L0.7,-0.7"
 
 
-def frontier(minima: pd.DataFrame, optimal: pd.DataFrame, optimal_phi1: pd.DataFrame | None = None):
-    """Lowest loss at each budget: minima of the runs, and the joint law's optimum for each r.
+def frontier(
+    minima: pd.DataFrame, optimal: pd.DataFrame, optimal_phi1: pd.DataFrame | None = None
+) -> alt.LayerChart:
+    """Lowest loss at each budget: minima of the runs, and the optimum of the joint law for each r.
 
     Args:
-        minima: of `looped.isoflop_minima`; refused cells are left out.
-        optimal: of `looped.compute_optimal`, concatenated over r, at many budgets.
-        optimal_phi1: the same of the refit with φ held at 1, drawn dashed.
+        minima: of `looped.isoflop_minima`; cells without a minimum are left out.
+        optimal: of `Law.optimal`, concatenated over r, at many budgets.
+        optimal_phi1: the same for a fit with φ held at 1, for a dashed line.
 
     Raises:
         ValueError: a column or all rows are missing.
@@ -35,7 +37,7 @@ def frontier(minima: pd.DataFrame, optimal: pd.DataFrame, optimal_phi1: pd.DataF
     x = theme.axis(alt.X, "budget", log=True)
     y = theme.axis(alt.Y, "val_loss")
     color = theme.recur_color(table["n_recur"])
-    law = base.transform_filter("datum.kind == 'law'").mark_line().encode(x=x, y=y, color=color)
+    law = base.transform_filter("datum.kind == 'law'").mark_line().encode(x, y, color)
     held = (
         base.transform_filter("datum.kind == 'law with phi = 1'")
         .mark_line(color=theme.INK, strokeDash=[5, 4], strokeWidth=1.5)
@@ -52,12 +54,14 @@ def frontier(minima: pd.DataFrame, optimal: pd.DataFrame, optimal_phi1: pd.DataF
     )
 
 
-def gaps(gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = None):
-    """Loss above the r = 1 minimum of the same budget, for each r.
+def gaps(
+    gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = None
+) -> alt.LayerChart:
+    """Loss above the minimum of r = 1 at the same budget, for each r.
 
     Args:
         gaps: of `looped.loss_gaps`; cells without a minimum are left out.
-        published: r -> lowest and highest published gap (nats per token), drawn as bands.
+        published: r -> lowest and highest published gap (nats per token), for bands.
 
     Raises:
         ValueError: a column or all rows are missing.
@@ -68,11 +72,8 @@ def gaps(gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = 
     y = theme.axis(alt.Y, "gap")
     x = theme.axis(alt.X, "budget", log=True)
     color = theme.recur_color(found["n_recur"])
-    lines = (
-        alt.Chart(found)
-        .mark_line(point=alt.OverlayMarkDef(size=55))
-        .encode(x=x, y=y, color=color, tooltip=parts.tooltips(found, [*CELL, "gap"]))
-    )
+    lines = alt.Chart(found).mark_line(point=alt.OverlayMarkDef(size=55))
+    lines = lines.encode(x, y, color, tooltip=parts.tooltips(found, [*CELL, "gap"]))
     rows = [(n_recur, *ends) for n_recur, ends in published.items()]
     bands = pd.DataFrame(rows, columns=["n_recur", "low", "high"])
     chart = alt.layer(*_bands(bands, color["scale"]), lines)
@@ -84,8 +85,8 @@ def gaps(gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = 
     )
 
 
-def _bands(bands, scale) -> list[alt.Chart]:
-    """One chart a band, coloured outside the scale: the legend would take the bands' opacity."""
+def _bands(bands: pd.DataFrame, scale: alt.Scale) -> list[alt.Chart]:
+    """One chart per band, not coloured by the scale: the legend would take on the low opacity."""
     colors = dict(zip(scale["domain"], scale["range"], strict=True))
     y = theme.axis(alt.Y, "low", title=QUANTITIES["gap"].axis)
     return [
@@ -97,11 +98,11 @@ def _bands(bands, scale) -> list[alt.Chart]:
     ]
 
 
-def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame):
-    """Optimal parameters N* and tokens D* at each budget: lines of the law, points of the runs.
+def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame) -> alt.ConcatChart:
+    """Optimal parameters N* and tokens D* at each budget: lines of the law, crosses of the runs.
 
     Args:
-        optimal: of `looped.compute_optimal`, concatenated over r, at many budgets.
+        optimal: of `Law.optimal`, concatenated over r, at many budgets.
         minima: of `looped.isoflop_minima`.
 
     Raises:
@@ -112,8 +113,7 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame):
     found = parts.at_minimum(minima, columns, "optimal_sizes")
     table = pd.concat([law.assign(kind="law"), found.assign(kind="minimum")])
     table = table[["kind", *CELL, *SIZES]]
-    panels = [_size_panel(table, size) for size in SIZES]
-    chart = alt.concat(*panels, columns=2).properties(
+    chart = parts.panels([_size_panel(table, size) for size in SIZES]).properties(
         title=parts.note(parts.split_note(optimal), "cross: minimum · line: law")
     )
     return theme.finish(
@@ -121,26 +121,27 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame):
     )
 
 
-def _size_panel(table, size) -> alt.LayerChart:
+def _size_panel(table: pd.DataFrame, size: str) -> alt.LayerChart:
     x = theme.axis(alt.X, "budget", log=True)
     y = theme.axis(alt.Y, size, log=True, title=SIZES[size])
     color = theme.recur_color(table["n_recur"])
     law, found = table[table["kind"] == "law"], table[table["kind"] == "minimum"]
-    layers = [alt.Chart(law[[*CELL, size]]).mark_line().encode(x=x, y=y, color=color)]
+    layers = [alt.Chart(law[[*CELL, size]]).mark_line().encode(x, y, color)]
     if len(found):
         layers.append(_crosses(alt.Chart(found), found, x, y, color))
-    return alt.layer(*layers).properties(width=parts.panel_width(2), height=theme.PANEL_HEIGHT)
+    return alt.layer(*layers)
 
 
-def _crosses(base, table, x, y, color) -> alt.Chart:
+def _crosses(
+    base: alt.Chart, table: pd.DataFrame, x: alt.X, y: alt.Y, color: alt.Color
+) -> alt.Chart:
     """Minima of the runs, in the colour of their r."""
     details = parts.tooltips(table, [*CELL, "n_params", "n_tokens", "val_loss"])
-    return base.mark_point(shape=CROSS, filled=False, size=70, strokeWidth=2, opacity=1).encode(
-        x=x, y=y, color=color, tooltip=details
-    )
+    crosses = base.mark_point(shape=CROSS, filled=False, size=70, strokeWidth=2, opacity=1)
+    return crosses.encode(x, y, color, tooltip=details)
 
 
-def _frontier_description(table) -> str:
+def _frontier_description(table: pd.DataFrame) -> str:
     text = (
         "Lowest validation loss against training compute: crosses are parabola minima of the runs, "
         "solid lines the fitted law at its optimal width."
@@ -153,7 +154,7 @@ def _frontier_description(table) -> str:
     return text
 
 
-def _gaps_description(found, published) -> str:
+def _gaps_description(found: pd.DataFrame, published: dict[int, tuple[float, float]]) -> str:
     text = "Loss above that of r = 1 at the minima of equal training compute."
     for n_recur, cells in found.groupby("n_recur"):
         text += f" r = {n_recur}: {parts.spread(cells['gap'])} nats"
@@ -163,7 +164,7 @@ def _gaps_description(found, published) -> str:
     return text
 
 
-def _sizes_description(law, found) -> str:
+def _sizes_description(law: pd.DataFrame, found: pd.DataFrame) -> str:
     text = "Compute-optimal unique parameters and training tokens against training compute."
     for n_recur, rows in law.groupby("n_recur"):
         text += (

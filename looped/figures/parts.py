@@ -1,8 +1,12 @@
-"""What several figures share: checked input, marks of runs, tooltips, notes and phrases."""
+"""Parts of several figures: checks of input, marks of runs, panels, tooltips, notes, phrases."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
+from looped import errors
 from looped.figures import theme
 from looped.fitting.result import FitResult
 from looped.quantities import Quantity, quantity
@@ -12,48 +16,47 @@ FLAG_REASONS = {
     "overlap": "touches another circle in the source figure",
     "hidden": "hardly visible in the source figure",
 }
-"""What the flags of digitised runs mean; other flags are shown as they are."""
+"""Flag of a digitised run -> its meaning; other flags are shown unchanged."""
 
 RUN_FIELDS = ["label", "case", "n_recur", "d_model", "budget", "n_params", "n_tokens", "val_loss"]
 RUN_FIELDS += ["val_loss_se", "predicted", "residual", "care"]
 
 
 def require(
-    frame: pd.DataFrame, columns: list[str], figure: str, may_miss: tuple[str, ...] = ()
+    frame: pd.DataFrame, columns: Sequence[str], figure: str, may_miss: Sequence[str] = ()
 ) -> None:
-    """Refuse a table that the figure cannot draw.
+    """Refuse a table without rows, or without a column or value that the figure draws.
 
     Args:
-        frame: the table.
-        columns: that the figure draws.
         figure: its name, for the message.
         may_miss: columns whose values may be missing in some rows.
 
     Raises:
-        ValueError: no rows, a column that is not there, or one with missing values.
+        ValueError: no rows, or the missing columns.
     """
     if frame.empty:
-        raise ValueError(f"figure {figure}: the table has no rows; check how it was selected")
-    missing = [
-        name
-        for name in columns
-        if name not in frame or (name not in may_miss and frame[name].isna().any())
-    ]
-    if missing:
-        raise ValueError(
-            f"figure {figure} needs {columns} in every row, but {missing} are missing; "
-            f"the table has {list(frame)}: add them, or leave out the rows without them"
-        )
+        raise ValueError(f"figure {figure}: the table has no rows; check how they were selected")
+    errors.require(frame, columns, f"figure {figure}", may_miss)
+
+
+def require_any(results: Collection[object], figure: str, noun: str, example: str) -> None:
+    """Refuse a figure without anything to draw.
+
+    Raises:
+        ValueError: no result; the message shows `example`.
+    """
+    if not results:
+        raise ValueError(f"figure {figure}: got no {noun}, expected at least one; pass {example}")
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table as a chart can hold it: missing text is empty, since JSON has no NaN."""
+    """The table with empty strings for missing text, since JSON has no NaN."""
     texts = [name for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
     return frame.fillna(dict.fromkeys(texts, ""))
 
 
-def tooltips(frame: pd.DataFrame, fields: list[str]) -> list[alt.Tooltip]:
-    """A tooltip line for each of the fields that the table has a value for."""
+def tooltips(frame: pd.DataFrame, fields: Sequence[str]) -> list[alt.Tooltip]:
+    """A tooltip line for each field that has a value in the table."""
     shown = [name for name in fields if name in frame and frame[name].notna().any()]
     return [_tooltip(name, frame[name]) for name in shown]
 
@@ -62,11 +65,11 @@ def _tooltip(name: str, column: pd.Series) -> alt.Tooltip:
     known = quantity(name) or Quantity(name.replace("_", " "))
     if not known.format or not pd.api.types.is_numeric_dtype(column):
         return alt.Tooltip(f"{name}:N", title=known.axis)
-    return alt.Tooltip(f"{name}:Q", title=known.axis, format=known.format)
+    return alt.Tooltip(f"{name}:Q", title=known.axis, format=known.d3)
 
 
 def drawable(runs: pd.DataFrame) -> pd.DataFrame:
-    """The columns of the runs that are drawn or shown on pointing, with `care` from the flags."""
+    """The columns of the runs for marks and tooltips, with `care` from the flags."""
     shown = runs[[name for name in RUN_FIELDS if name in runs]]
     if "flag" not in runs:
         return shown
@@ -78,8 +81,10 @@ def _reason(flag: str) -> str:
     return "; ".join(FLAG_REASONS.get(part, part) for part in flag.split("+")) if flag else "no"
 
 
-def at_minimum(frame: pd.DataFrame, columns: list[str], figure: str) -> pd.DataFrame:
-    """Minima or optima under the names of runs (n_params for n_params_star), without refused cells.
+def at_minimum(frame: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.DataFrame:
+    """Minima or optima with the column names of runs (n_params for n_params_star).
+
+    Cells without a minimum are left out.
 
     Raises:
         ValueError: a column or all rows are missing.
@@ -90,15 +95,14 @@ def at_minimum(frame: pd.DataFrame, columns: list[str], figure: str) -> pd.DataF
     return found.rename(columns=lambda name: name.removesuffix("_star"))
 
 
-def run_points(runs: pd.DataFrame, x, y, color: alt.Color, chart=None) -> alt.Chart:
-    """One circle a run, hollow where the run is flagged, with the run's details on pointing.
+def run_points(
+    runs: pd.DataFrame, x: alt.X, y: alt.Y, color: alt.Color, chart: alt.Chart | None = None
+) -> alt.Chart:
+    """One circle per run, hollow where the run is flagged, with a tooltip.
 
     Args:
-        runs: rows of `drawable`, for the tooltip.
-        x: channel.
-        y: channel.
-        color: channel.
-        chart: what holds the rows, if not `runs` alone.
+        runs: rows of `drawable`.
+        chart: chart whose data include these rows; None: one of `runs` alone.
     """
     same = {name: color[name] for name in ("scale", "title", "legend")}
     fill = alt.Fill(color["shorthand"], **same)
@@ -106,18 +110,11 @@ def run_points(runs: pd.DataFrame, x, y, color: alt.Color, chart=None) -> alt.Ch
     return (
         (alt.Chart(plain(runs)) if chart is None else chart)
         .mark_point(filled=False, size=40, strokeWidth=1.5, opacity=0.9)
-        .encode(
-            x=x,
-            y=y,
-            color=color,
-            fill=fill,
-            fillOpacity=solid,
-            tooltip=tooltips(runs, RUN_FIELDS),
-        )
+        .encode(x, y, color, fill, fillOpacity=solid, tooltip=tooltips(runs, RUN_FIELDS))
     )
 
 
-def recur_lines(n_recurs) -> dict[str, alt.Color | alt.StrokeDash]:
+def recur_lines(n_recurs: Iterable[int]) -> dict[str, alt.Color | alt.StrokeDash]:
     """Colour and dash of lines by number of recurrences, with one legend of short lines."""
     legend = alt.Legend(labelExpr=theme.RECUR_LABEL, columns=4, symbolType="stroke", symbolSize=300)
     return {
@@ -127,53 +124,74 @@ def recur_lines(n_recurs) -> dict[str, alt.Color | alt.StrokeDash]:
 
 
 def note(*lines: str) -> alt.Title:
-    """Lines above the chart that say what it rests on (source, split, φ) and what marks mean."""
+    """Title lines without the empty ones: data and fit (source, split, φ), meaning of marks."""
     return alt.Title([line for line in lines if line], anchor="start", fontSize=12, offset=8)
 
 
 def joined(*phrases: str) -> str:
-    """Phrases of one line of a note; the empty ones are left out."""
+    """Phrases of one line of a note, without empty ones."""
     return " · ".join(phrase for phrase in phrases if phrase)
 
 
 def split_note(optimal: pd.DataFrame) -> str:
-    """The split that optima of a law rest on, where their table names it."""
+    """The split of the law behind a table of optima, if the table names it."""
     splits = sorted(optimal["split"].dropna().unique()) if "split" in optimal else []
     return f"split {listed(splits)}" if splits else ""
 
 
 def source_note(runs: pd.DataFrame) -> str:
-    """Where the runs come from, if the table says so: "digitised runs"."""
+    """Source of the runs, if the table names it: "digitised runs"."""
     sources = sorted(runs["source"].dropna().unique()) if "source" in runs else []
     return f"{listed(sources)} runs" if sources else ""
 
 
 def runs_prose(runs: pd.DataFrame) -> str:
-    """How many runs of which source: "116 digitised runs"."""
+    """Number and source of the runs: "116 digitised runs"."""
     return f"{len(runs)} {source_note(runs) or 'runs'}"
 
 
-def panel_width(n_panels: int) -> int:
-    """Width (pixels) of one of so many panels, two in a row, until the page sizes them."""
-    return 560 if n_panels == 1 else 260
+def panels(
+    charts: Sequence[alt.Chart | alt.LayerChart],
+    titles: Sequence[Any] = (),
+    *,
+    columns: int = 2,
+    height: int = theme.PANEL_HEIGHT,
+) -> alt.ConcatChart:
+    """Charts side by side under their titles (strings or `alt.Title`), in rows of `columns`."""
+    columns = min(columns, len(charts))
+    sized = [chart.properties(width=panel_width(columns), height=height) for chart in charts]
+    if titles:
+        sized = [chart.properties(title=t) for chart, t in zip(sized, titles, strict=True)]
+    return alt.concat(*sized, columns=columns)
+
+
+def panel_width(columns: int) -> int:
+    """Width (pixels) of a panel until the page sizes it."""
+    return 560 if columns == 1 else 260
+
+
+def zero_rule(**channel: Any) -> alt.Chart:
+    """Line at 0 of an axis: `zero_rule(y=y)`."""
+    field = next(iter(channel.values()))["shorthand"].removesuffix(":Q")
+    return alt.Chart(pd.DataFrame({field: [0]})).mark_rule(opacity=0.6).encode(**channel)
 
 
 def flag_note(points: pd.DataFrame) -> str:
-    """The meaning of hollow circles, if there are any."""
+    """What hollow circles mean, if the figure has any."""
     return "hollow: flagged" if "flag" in points and points["flag"].ne("").any() else ""
 
 
 def fit_note(fit: FitResult) -> str:
-    """The convention and the exponent of a fit: "split fitted · φ = 0.459"."""
+    """Split and exponent of a fit: "split fitted · φ = 0.459"."""
     return joined(*_fit_phrases(fit))
 
 
 def fit_prose(fit: FitResult) -> str:
-    """The same in a sentence: "joint law, split fitted, φ = 0.459"."""
+    """Law, split and exponent of a fit, in prose: "joint law, split fitted, φ = 0.459"."""
     return ", ".join([f"{fit.law.name} law", *_fit_phrases(fit)])
 
 
-def _fit_phrases(fit) -> list[str]:
+def _fit_phrases(fit: FitResult) -> list[str]:
     phrases = [f"split {fit.split}"] if fit.split else []
     if "phi" in fit.params:
         held = " held" if "phi" in fit.fixed else ""
@@ -191,18 +209,18 @@ def flops(budget: float) -> str:
     return f"{budget:.3g}".replace("e+", "e")
 
 
-def listed(values) -> str:
+def listed(values: Iterable[object]) -> str:
     """Values in prose: "1, 2 and 8"."""
     *first, last = [str(value) for value in values]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def counted(n: int, noun: str) -> str:
-    """A number of things in prose: "1 budget", "6 budgets"."""
+    """A count in prose: "1 budget", "6 budgets"."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def spread(values, spec: str = ".3f") -> str:
-    """A range in prose: "2.309 to 2.852", or the one value."""
+def spread(values: Collection[float], spec: str = ".3f") -> str:
+    """A range in prose: "2.309 to 2.852"; a single value if both ends look the same."""
     low, high = format(min(values), spec), format(max(values), spec)
     return low if low == high else f"{low} to {high}"

@@ -1,4 +1,6 @@
-"""The shift of φ between two cases: its paired resamples, and where the loss change comes from."""
+"""The shift of φ between two cases: its paired resamples, and the parts of the loss change."""
+
+from collections.abc import Collection
 
 import altair as alt
 import pandas as pd
@@ -8,22 +10,23 @@ from looped.diagnose.delta import DeltaPhi
 from looped.figures import parts, theme
 from looped.quantities import QUANTITIES
 
+SHIFTS = "{label: looped.delta_phi(...)}"
 SHOWN = [*PARTS, "misfit"]
-PART_COLORS = ["#b8860b", "#5b6fe0", "#cc4f80", "#767f8c"]
-"""Of `SHOWN`, none of them the colour of an r: tokens, capacity, rest, misfit."""
+PART_COLORS = [theme.SERIES_COLORS[i] for i in (5, 7, 6, 0)]
+"""Colours of `SHOWN` (tokens, capacity, rest, misfit); none is that of an r > 1."""
 
-POINT_COLOR = "#0a7fc2"
+POINT_COLOR = theme.SERIES_COLORS[1]
 FENCE = 3.0
-"""Interquartile ranges beyond the quartiles, of either φ, up to which resamples are in view."""
+"""Resamples farther from a quartile than this many interquartile ranges are not drawn."""
 
 
-def loss_change(deltas: dict[str, DeltaPhi]):
-    """Parts of the loss change at equal FLOPs and width, stacked on both sides of 0, for each r.
+def loss_change(deltas: dict[str, DeltaPhi]) -> alt.ConcatChart:
+    """Parts of the loss change at equal FLOPs and width, stacked above and below 0, for each r.
 
-    Means over the budgets; a tick marks the change that was measured, which is their sum.
+    Means over the budgets. A tick marks the measured change, which is the sum of the parts.
 
     Args:
-        deltas: label -> shift, a panel each.
+        deltas: label -> shift, one panel each.
 
     Raises:
         ValueError: no shift, or one without decomposition.
@@ -32,14 +35,9 @@ def loss_change(deltas: dict[str, DeltaPhi]):
     table = pd.concat([_parts_by_r(label, delta) for label, delta in deltas.items()])
     ends = [_ends(rows) for _, rows in table.groupby(["label", "n_recur"])]
     scale = alt.Scale(domain=[min(ends)[0], max(high for _, high in ends)], nice=True)
-    panels = [
-        _stack_panel(rows, scale).properties(
-            title=label, width=parts.panel_width(len(deltas)), height=theme.PANEL_HEIGHT
-        )
-        for label, rows in table.groupby("label", sort=False)
-    ]
+    charts = [_stack_panel(table[table["label"] == label], scale) for label in deltas]
     return theme.finish(
-        alt.concat(*panels, columns=min(2, len(panels))).properties(
+        parts.panels(charts, list(deltas)).properties(
             title=parts.note(_note(deltas), "tick: measured; below 0 the variant's loss is lower")
         ),
         name="loss-change",
@@ -48,11 +46,11 @@ def loss_change(deltas: dict[str, DeltaPhi]):
     )
 
 
-def phi_pairs(deltas: dict[str, DeltaPhi]):
-    """φ of the variant against φ of the baseline in each paired resample, a panel a shift.
+def phi_pairs(deltas: dict[str, DeltaPhi]) -> alt.ConcatChart:
+    """φ of the variant against φ of the baseline in each paired resample, one panel per shift.
 
-    On the line both are equal. Resamples far out of either φ's bulk are not drawn, which the note
-    above the panels counts; the data for download have them all.
+    On the line both are equal. Outlying resamples are not drawn; the note above the panels counts
+    them, and the data for download contain them.
 
     Args:
         deltas: label -> shift.
@@ -60,35 +58,24 @@ def phi_pairs(deltas: dict[str, DeltaPhi]):
     Raises:
         ValueError: no shift.
     """
-    _require_any(deltas, "phi_pairs")
+    parts.require_any(deltas, "phi_pairs", "shift", SHIFTS)
     tables = {label: _pairs(label, delta) for label, delta in deltas.items()}
-    panels = [
-        _pairs_panel(rows, deltas[label]).properties(
-            title=alt.Title(label, subtitle=_interval_text(deltas[label])),
-            width=parts.panel_width(len(deltas)),
-            height=theme.PANEL_HEIGHT,
-        )
-        for label, rows in tables.items()
-    ]
+    chart = parts.panels(
+        [_pairs_panel(tables[label], delta) for label, delta in deltas.items()],
+        [alt.Title(label, subtitle=_interval_text(delta)) for label, delta in deltas.items()],
+    )
     outside = sum((~rows["in_view"]).sum() for rows in tables.values())
     unseen = f"{outside} of {sum(map(len, tables.values()))} resamples outside the view"
     return theme.finish(
-        alt.concat(*panels, columns=min(2, len(panels))).properties(
-            title=parts.note(_note(deltas), "cross: the runs as they are", unseen)
-        ),
+        chart.properties(title=parts.note(_note(deltas), "cross: fit to all runs", unseen)),
         name="phi-pairs",
         description=_pairs_description(deltas, tables),
         data=pd.concat(tables.values(), ignore_index=True),
     )
 
 
-def _require_any(deltas, figure):
-    if not deltas:
-        raise ValueError(f"figure {figure}: no shift; give {{label: looped.delta_phi(...)}}")
-
-
-def _require(deltas, figure):
-    _require_any(deltas, figure)
+def _require(deltas: dict[str, DeltaPhi], figure: str) -> None:
+    parts.require_any(deltas, figure, "shift", SHIFTS)
     bare = [label for label, delta in deltas.items() if delta.decomposition.empty]
     if bare:
         raise ValueError(
@@ -97,7 +84,7 @@ def _require(deltas, figure):
         )
 
 
-def _parts_by_r(label, delta) -> pd.DataFrame:
+def _parts_by_r(label: str, delta: DeltaPhi) -> pd.DataFrame:
     """label, n_recur, part, change (mean over budgets), measured."""
     means = delta.decomposition.groupby("n_recur")[["measured", *SHOWN]].mean().reset_index()
     long = means.melt(["n_recur", "measured"], SHOWN, var_name="part", value_name="change")
@@ -106,23 +93,20 @@ def _parts_by_r(label, delta) -> pd.DataFrame:
     ]
 
 
-def _ends(rows) -> tuple[float, float]:
-    """How far the parts of one bar reach below and above 0."""
+def _ends(rows: pd.DataFrame) -> tuple[float, float]:
+    """Lower and upper end of one bar: the sums of its negative and of its positive parts."""
     change = rows["change"]
     return float(change[change < 0].sum()), float(change[change > 0].sum())
 
 
-def _stack_panel(rows, scale) -> alt.LayerChart:
+def _stack_panel(rows: pd.DataFrame, scale: alt.Scale) -> alt.LayerChart:
     x = alt.X("n_recur:O", title=QUANTITIES["n_recur"].axis, axis=alt.Axis(labelAngle=0))
     ordered = alt.Chart(rows).transform_calculate(place=f"indexof({SHOWN}, datum.part)")
     bars = ordered.mark_bar(size=34, stroke=theme.INK, strokeWidth=0.4).encode(
         x=x,
         y=theme.axis(alt.Y, "change", scale=scale, stack="zero"),
-        color=alt.Color(
-            "part:N",
-            scale=alt.Scale(domain=SHOWN, range=PART_COLORS),
-            legend=alt.Legend(symbolType="square", columns=4),
-            title=None,
+        color=theme.name_color(
+            "part", SHOWN, PART_COLORS, legend=alt.Legend(symbolType="square", columns=4)
         ),
         order=alt.Order("place:Q"),
         tooltip=parts.tooltips(rows, ["n_recur", "part", "change", "measured"]),
@@ -132,12 +116,12 @@ def _stack_panel(rows, scale) -> alt.LayerChart:
         .mark_tick(color=theme.INK, thickness=2.5, size=50)
         .encode(x=x, y=theme.axis(alt.Y, "measured", title=QUANTITIES["change"].axis, scale=scale))
     )
-    zero = alt.Chart(pd.DataFrame({"change": [0]})).mark_rule(opacity=0.6)
-    return alt.layer(bars, zero.encode(y=theme.axis(alt.Y, "change", scale=scale)), ticks)
+    zero = parts.zero_rule(y=theme.axis(alt.Y, "change", scale=scale))
+    return alt.layer(bars, zero, ticks)
 
 
-def _pairs(label, delta) -> pd.DataFrame:
-    """label, phi_baseline, phi_variant, in_view: one row a resample."""
+def _pairs(label: str, delta: DeltaPhi) -> pd.DataFrame:
+    """label, phi_baseline, phi_variant, in_view: one row per resample."""
     table = pd.DataFrame(
         {
             "label": label,
@@ -151,23 +135,21 @@ def _pairs(label, delta) -> pd.DataFrame:
     return table.assign(in_view=((phi >= low - reach) & (phi <= high + reach)).all(axis=1))
 
 
-def _pairs_panel(rows, delta) -> alt.LayerChart:
-    fitted = pd.DataFrame(
-        {
-            "phi_baseline": [delta.baseline.params["phi"]],
-            "phi_variant": [delta.variant.params["phi"]],
-        }
-    )
+def _pairs_panel(rows: pd.DataFrame, delta: DeltaPhi) -> alt.LayerChart:
+    both = {"phi_baseline": delta.baseline, "phi_variant": delta.variant}
+    fitted = pd.DataFrame({name: [fit.params["phi"]] for name, fit in both.items()})
     seen = rows[rows["in_view"]].drop(columns="in_view")
     shown = pd.concat([seen, fitted])
-    anchor = fitted["phi_baseline"].iloc[0]  # in view on both axes, so that the line is, too
+    anchor = fitted["phi_baseline"].iloc[
+        0
+    ]  # in view on both axes, so that the line is in view, too
     x, y = (
         theme.axis(channel, name, scale=_scale([*shown[name], anchor]))
         for channel, name in ((alt.X, "phi_baseline"), (alt.Y, "phi_variant"))
     )
     ends = shown[["phi_baseline", "phi_variant"]].agg(["min", "max"])
-    both = [float(ends.min().min()), float(ends.max().max())]
-    line = alt.Chart(pd.DataFrame({"phi_baseline": both, "phi_variant": both})).mark_line(
+    span = [float(ends.min().min()), float(ends.max().max())]
+    line = alt.Chart(pd.DataFrame(dict.fromkeys(both, span))).mark_line(
         color=theme.INK, opacity=0.6, strokeWidth=1.2, clip=True
     )
     points = alt.Chart(seen).mark_point(filled=True, size=14, opacity=0.5, color=POINT_COLOR)
@@ -179,23 +161,23 @@ def _pairs_panel(rows, delta) -> alt.LayerChart:
     return alt.layer(*placed)
 
 
-def _scale(values) -> alt.Scale:
+def _scale(values: Collection[float]) -> alt.Scale:
     return alt.Scale(domain=[float(min(values)), float(max(values))], nice=True, zero=False)
 
 
-def _interval_text(delta) -> str:
+def _interval_text(delta: DeltaPhi) -> str:
     low, high = delta.interval
     return f"Δφ {delta.delta_phi:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def _note(deltas) -> str:
+def _note(deltas: dict[str, DeltaPhi]) -> str:
     fits = [delta.variant for delta in deltas.values()]
     sources = sorted({source for fit in fits for source in fit.sources})
     splits = sorted({fit.split for fit in fits})
     return parts.joined(f"{parts.listed(sources)} runs", f"split {parts.listed(splits)}")
 
 
-def _change_description(table) -> str:
+def _change_description(table: pd.DataFrame) -> str:
     text = "Change of the validation loss at equal FLOPs and width, in nats per token, by part."
     for (label, n_recur), rows in table.groupby(["label", "n_recur"], sort=False):
         change = [f"{row.part} {row.change:+.3f}" for row in rows.itertuples()]
@@ -204,7 +186,7 @@ def _change_description(table) -> str:
     return text
 
 
-def _pairs_description(deltas, tables) -> str:
+def _pairs_description(deltas: dict[str, DeltaPhi], tables: dict[str, pd.DataFrame]) -> str:
     text = "φ of the variant against φ of the baseline in paired bootstrap resamples."
     for label, rows in tables.items():
         delta = deltas[label]

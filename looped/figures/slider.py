@@ -1,4 +1,4 @@
-"""The joint law with φ under the reader's hand, computed in the browser."""
+"""The joint law at a φ that the reader sets; the browser computes it."""
 
 import altair as alt
 import numpy as np
@@ -13,11 +13,11 @@ LAW_COLUMNS = ["n_recur", "n_params_once", "n_params_rec", "n_tokens"]
 COLUMNS = ["budget", "n_params", *LAW_COLUMNS]
 
 
-def phi_slider(runs: pd.DataFrame, fit: FitResult):
-    """Runs of one budget and the joint law's curves at the φ of a slider.
+def phi_slider(runs: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
+    """Runs of one budget, and the curves of the joint law at the φ of a slider.
 
-    The law's other parameters stay at the fit, so that at its φ the curves go through the runs and
-    at 0 and 1 they miss. The error shown is over all runs, not only those of the chosen budget.
+    The other parameters of the law keep their fitted values: at the fitted φ the curves go through
+    the runs, at 0 and 1 they miss them. The error is over all runs, not only those of one budget.
 
     Args:
         runs: the fitted runs.
@@ -27,7 +27,7 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult):
         ValueError: a law without φ, or a column or all rows are missing.
     """
     if "phi" not in fit.params:
-        raise ValueError(f"figure phi_slider: law {fit.law.name!r} has no φ; give a fit of 'joint'")
+        raise ValueError(f"figure phi_slider: law {fit.law.name!r} has no φ; pass a fit of 'joint'")
     parts.require(runs, [*COLUMNS, "val_loss"], "phi_slider")
     counted = split_params(runs, fit.split)
     points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})
@@ -41,7 +41,7 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult):
 
 
 def predicted_loss(fit: FitResult, phi: str) -> str:
-    """The joint law as a Vega expression of a row's counts; `phi` is a number or a parameter."""
+    """The joint law as a Vega expression of a row; `phi` is a number or a parameter's name."""
     p = {name: repr(float(value)) for name, value in fit.params.items()}
     effective = f"datum.n_params_once + pow(datum.n_recur, {phi}) * datum.n_params_rec"
     return (
@@ -50,7 +50,7 @@ def predicted_loss(fit: FitResult, phi: str) -> str:
     )
 
 
-def _layers(points, fit) -> alt.LayerChart:
+def _layers(points: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
     phi, budget = _controls(points, fit)
     chosen = f"datum.budget == {budget.name}"
     widths = points[COLUMNS]
@@ -69,9 +69,9 @@ def _layers(points, fit) -> alt.LayerChart:
     return layers.add_params(phi, budget)
 
 
-def _controls(points, fit) -> tuple[alt.Parameter, alt.Parameter]:
+def _controls(points: pd.DataFrame, fit: FitResult) -> tuple[alt.Parameter, alt.Parameter]:
     budgets = sorted(points["budget"].unique().tolist())
-    start = round(fit.params["phi"], 4)  # the page shows the value as it is
+    start = round(fit.params["phi"], 4)  # the page shows all digits of the value
     slider = alt.binding_range(min=min(0, start), max=max(1, start), step=0.01, name="φ ")
     menu = alt.binding_select(
         options=budgets, labels=[parts.flops(budget) for budget in budgets], name="Budget (FLOPs) "
@@ -82,8 +82,8 @@ def _controls(points, fit) -> tuple[alt.Parameter, alt.Parameter]:
     )
 
 
-def _extent(widths, fit, chosen, x) -> alt.Chart:
-    """Invisible: holds the loss axis still at the range that φ from 0 to 1 covers."""
+def _extent(widths: pd.DataFrame, fit: FitResult, chosen: str, x: alt.X) -> alt.Chart:
+    """Invisible marks that fix the loss axis to the range for φ from 0 to 1."""
     ends = {"at_0": predicted_loss(fit, "0"), "at_1": predicted_loss(fit, "1")}
     return (
         alt.Chart(widths)
@@ -94,8 +94,8 @@ def _extent(widths, fit, chosen, x) -> alt.Chart:
     )
 
 
-def _error(points, fit) -> alt.Chart:
-    """The text: root mean square error over all runs at the slider's φ."""
+def _error(points: pd.DataFrame, fit: FitResult) -> alt.Chart:
+    """Text: root mean square error over all runs at the φ of the slider."""
     text = "'φ = ' + format(phi, '.2f') + ', RMSE ' + format(sqrt(datum.square), '.4f') + ' nats'"
     return (
         alt.Chart(points[[*LAW_COLUMNS, "val_loss"]])
@@ -107,14 +107,14 @@ def _error(points, fit) -> alt.Chart:
     )
 
 
-def _note(runs, points, fit) -> alt.Title:
+def _note(runs: pd.DataFrame, points: pd.DataFrame, fit: FitResult) -> alt.Title:
     rests_on = parts.joined(parts.source_note(runs), f"split {fit.split}")
     return parts.note(
         rests_on, parts.joined(f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points))
     )
 
 
-def _description(runs, fit) -> str:
+def _description(runs: pd.DataFrame, fit: FitResult) -> str:
     errors = {phi: _rmse(runs, fit, phi) for phi in (0.0, fit.params["phi"], 1.0)}
     at = parts.listed(f"{error:.4f} at φ = {phi:.3g}" for phi, error in errors.items())
     return (
@@ -124,5 +124,5 @@ def _description(runs, fit) -> str:
     )
 
 
-def _rmse(runs, fit, phi) -> float:
+def _rmse(runs: pd.DataFrame, fit: FitResult, phi: float) -> float:
     return float(np.sqrt(np.mean((runs["val_loss"] - fit.at(phi=phi).loss(runs)) ** 2)))

@@ -1,65 +1,89 @@
-"""Numbered tables and numbers in prose, from the results of the cells above them.
+"""Numbered tables, and numbers for the prose, from the results of the cells above them.
 
-    table(parameters, name="tbl-joint", caption="The joint law.", formats={"phi": ".3f"})
+    table(parameters, name="tbl-joint", caption="The joint law.")
     glue(phi=fit.params["phi"], n_runs=fit.n_runs)
 
-The table stands where its cell stands. In the book it has a number and can be referred to with
-{numref}`tbl-joint`; a notebook shows it as HTML. A glued number is written into a sentence of the
-same page with {glue:text}`phi:.3f`.
+The table appears below its cell. In the book it has a number, and {numref}`tbl-joint` refers to it;
+a notebook shows it as HTML. {glue:text}`phi:.3f` writes a glued number into the prose of the page.
 """
 
 import html
 import re
+from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from looped.figures.render import csv_link
-from looped.quantities import quantity
+from looped.figures.download import csv_link
+from looped.quantities import MISSING, QUANTITIES, quantity
 
-MISSING = "–"
+BREAKS = {r"(?<=\w) = (?=[\d.])": "\u00a0=\u00a0", r"(?<=\de)-(?=\d)": "\u2011"}
+"""Places of a cell where no line may end (inside `r = 4`, in an exponent) -> what replaces them."""
 
 
 class Table:
-    """A table of results that shows itself: numbered in the book, as HTML in a notebook."""
+    """A table that shows itself: numbered in the book, as HTML in a notebook."""
 
-    def __init__(self, cells: list[list[str]], numeric: list[bool], name, caption, csv):
+    def __init__(
+        self, cells: list[list[str]], numeric: list[bool], name: str, caption: str, csv: str
+    ):
         self.cells, self.numeric = cells, numeric
         self.name, self.caption, self.csv = name, caption, csv
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/markdown": self.to_markdown(), "text/html": self.to_html()}
 
     def to_markdown(self) -> str:
         """MyST source of the numbered table and of its download link."""
-        head, *body = [[_pipe_safe(cell) for cell in row] for row in self.cells]
+        safe = [[cell.replace("|", r"\|").replace("\n", " ") for cell in r] for r in self.cells]
         rule = ["---:" if n else ":---" for n in self.numeric]
-        rows = "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
+        rows = "\n".join(f"| {' | '.join(row)} |" for row in [safe[0], rule, *safe[1:]])
         return (
             f"::::{{table}} {self.caption}\n:name: {self.name}\n\n{rows}\n::::\n\n"
-            f"```{{raw}} html\n{self._link()}\n```\n"
+            f"```{{raw}} html\n{csv_link(self.name, self.csv)}\n```\n"
         )
 
     def to_html(self) -> str:
-        """The table for a notebook's output."""
-        head, *body = [[html.escape(cell) for cell in row] for row in self.cells]
-        rows = [_html_row(head, "th", self.numeric)]
-        rows += [_html_row(row, "td", self.numeric) for row in body]
+        """HTML of the table and of its download link, for a notebook."""
+        head, *body = self.cells
+        rows = [self._html_row(head, "th"), *(self._html_row(row, "td") for row in body)]
         caption = f"<caption>{html.escape(self.caption)}</caption>"
-        return f'<table class="dataframe">{caption}{"".join(rows)}</table>{self._link()}'
+        link = csv_link(self.name, self.csv)
+        return f'<table class="dataframe">{caption}{"".join(rows)}</table>{link}'
 
-    def _link(self) -> str:
-        return csv_link({"name": self.name, "csv": self.csv})
+    def _html_row(self, row: list[str], tag: str) -> str:
+        cells = (
+            f'<{tag} style="text-align:{"right" if n else "left"}">{html.escape(cell)}</{tag}>'
+            for cell, n in zip(row, self.numeric, strict=True)
+        )
+        return f"<tr>{''.join(cells)}</tr>"
 
 
-def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None = None) -> Table:
-    """A numbered table of the rows of `frame` (without its index), to be a cell's last expression.
+def table(
+    frame: pd.DataFrame,
+    *,
+    name: str,
+    caption: str,
+    formats: dict[str, str] | None = None,
+    like: str | None = None,
+    missing: str = "",
+) -> "Table | Note":
+    """Numbered table of the rows of `frame` (without its index); the last expression of a cell.
+
+    Headings and formats are those of `looped.quantities.QUANTITIES`; floats of unknown columns
+    show four significant digits.
+
+    An estimate and its interval share one cell, "0.459 [0.415, 0.516]", in the column of the
+    estimate. The ends are the columns NAME_low and NAME_high, anywhere in the table, or `low` and
+    `high` directly after a numeric column. The download keeps all columns.
 
     Args:
-        name: what {numref} refers to, and the file name of the downloaded data.
+        name: label that {numref} refers to, and file name of the download.
         caption: MyST text on one line; may hold numbers, mathematics and citations.
-        formats: format specifications in place of those of `looped.QUANTITIES`, such as
-            `{"phi": ".4f"}`. Floats without either show four significant digits.
+        formats: column -> Python format specification, where the one of `QUANTITIES` does not fit.
+        like: a quantity whose format is that of columns unknown to `QUANTITIES`.
+        missing: remark to show in place of a table without rows.
 
     Raises:
         ValueError: a name that cannot be a label, no caption, or a format for a column that the
@@ -69,27 +93,30 @@ def table(frame: pd.DataFrame, *, name: str, caption: str, formats: dict | None 
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         raise ValueError(f"table name {name!r}: use lower-case letters, digits and -, as tbl-joint")
     if not caption.strip():
-        raise ValueError(f"table {name!r} has no caption: say in a sentence what it shows")
+        raise ValueError(f"table {name!r} has no caption: write a sentence that says what it shows")
     if unknown := sorted(set(formats) - set(frame.columns)):
         raise ValueError(f"table {name!r}: formats for {unknown}, but columns {list(frame)}")
-    known = {column: quantity(str(column)) for column in frame}
-    columns = [
-        _texts(frame[column], formats.get(column, about.format if about else None))
-        for column, about in known.items()
-    ]
-    numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in frame]
-    head = [about.symbol if about else str(column) for column, about in known.items()]
+    if frame.empty and missing:
+        return note(missing)
+    if like:
+        unknown = [column for column in frame if quantity(str(column)) is None]
+        formats = dict.fromkeys(unknown, QUANTITIES[like].format) | formats
+    intervals = _intervals(frame)
+    shown = [column for column in frame if column not in sum(intervals.values(), ())]
+    head = [about.symbol if (about := quantity(str(c))) else str(c) for c in shown]
+    columns = [_cells(frame, column, intervals.get(column, ()), formats) for column in shown]
+    numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in shown]
     cells = [[_unbroken(cell) for cell in row] for row in [head, *zip(*columns, strict=True)]]
     return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
 
 
 class Note:
-    """A remark of a cell in place of a result that it could not make."""
+    """A remark that a cell shows in place of a result."""
 
     def __init__(self, text: str):
         self.text = " ".join(text.split())
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {
             "text/markdown": f":::{{note}}\n{self.text}\n:::\n",
             "text/html": f"<p><em>{html.escape(self.text)}</em></p>",
@@ -97,18 +124,15 @@ class Note:
 
 
 def note(text: str) -> Note:
-    """A remark (MyST text), to be a cell's last expression, where there is nothing to show."""
+    """Remark (MyST text) where a cell has no result to show; the last expression of the cell."""
     return Note(text)
 
 
-def glue(**values) -> None:
-    """Keep numbers of a result under their names, for the prose of the same page.
-
-    Outside the book nothing is shown.
-    """
+def glue(**values: Any) -> None:
+    """Store numbers under their names for the prose of the same page; outside the book, nothing."""
     from IPython.display import display
 
-    # MyST-NB looks for this MIME type and this metadata; importing it to say so takes a second.
+    # MyST-NB recognises this MIME type and metadata; importing its own function takes a second.
     prefix = "application/papermill.record/"
     for name, value in values.items():
         if isinstance(value, np.generic):
@@ -118,25 +142,41 @@ def glue(**values) -> None:
         display({f"{prefix}text/plain": text}, metadata=record, raw=True)
 
 
-def _texts(column: pd.Series, spec: str | None) -> list[str]:
+def _intervals(frame: pd.DataFrame) -> dict[Hashable, tuple[Hashable, Hashable]]:
+    """Column of an estimate -> columns of its interval's lower and upper end."""
+    names = list(frame)
+    ends = {name: (f"{name}_low", f"{name}_high") for name in names}
+    ends |= {
+        names[i]: ("low", "high")
+        for i in range(len(names) - 2)
+        if names[i + 1 : i + 3] == ["low", "high"]
+        and pd.api.types.is_numeric_dtype(frame[names[i]])
+    }
+    return {name: pair for name, pair in ends.items() if set(pair) <= set(names)}
+
+
+def _cells(
+    frame: pd.DataFrame, column: Hashable, ends: tuple[Hashable, ...], formats: dict[str, str]
+) -> list[str]:
+    about = quantity(str(column))
+    spec = formats.get(column, about.format if about else "")
+    values = _texts(frame[column], spec)
+    if not ends:
+        return values
+    known = frame[[column, *ends]].notna().all(axis=1)
+    rows = zip(values, *(_texts(frame[end], spec) for end in ends), known, strict=True)
+    return [f"{value} [{low},\u00a0{high}]" if k else value for value, low, high, k in rows]
+
+
+def _texts(column: pd.Series, spec: str) -> list[str]:
     if not spec or not pd.api.types.is_numeric_dtype(column):
         spec = ".4g" if pd.api.types.is_float_dtype(column) else ""
-    if spec == "d" and pd.api.types.is_float_dtype(column):
-        spec = ".0f"  # whole numbers beside missing ones
+    if spec.endswith("d") and pd.api.types.is_float_dtype(column):
+        spec = f"{spec[:-1]}.0f"  # whole numbers beside missing ones
     return [MISSING if pd.isna(value) else format(value, spec) for value in column]
 
 
 def _unbroken(cell: str) -> str:
-    """A cell that does not end a line inside `r = 4` or an exponent."""
-    cell = re.sub(r"(?<=\w) = (?=[\d.])", "\u00a0=\u00a0", cell)
-    return re.sub(r"(?<=\de)-(?=\d)", "\u2011", cell)
-
-
-def _pipe_safe(cell: str) -> str:
-    return cell.replace("|", r"\|").replace("\n", " ")
-
-
-def _html_row(row: list[str], tag: str, numeric: list[bool]) -> str:
-    align = ["right" if n else "left" for n in numeric]
-    cells = (f'<{tag} style="text-align:{a}">{c}</{tag}>' for c, a in zip(row, align, strict=True))
-    return f"<tr>{''.join(cells)}</tr>"
+    for place, replacement in BREAKS.items():
+        cell = re.sub(place, replacement, cell)
+    return cell

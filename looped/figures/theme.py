@@ -1,12 +1,16 @@
-"""The look of every figure: one set of colours, one vocabulary of axis titles, one finishing step.
+"""The theme of every figure: colours, axis titles and the finishing step.
 
 A figure function builds an Altair chart from a table, takes axis titles from `QUANTITIES` and
-colours from `recur_color` or `budget_color`, and hands the chart to `finish`, which adds what the
-page needs: size, fonts, a description for those who cannot see it, and the data for download.
+colours from `recur_color`, `budget_color` or `name_color`, and passes the chart to `finish`, which
+adds size, fonts, a description for readers who cannot see the chart, and the data for download.
 
-Text, axes and grid are drawn in the page's own text colour, so that one chart serves the light
-and the dark page. The colours of marks have a contrast of at least 3 to 1 on both.
+Text, axes and grid have the text colour of the page, so that one chart serves the light and the
+dark page. The colours of marks have a contrast of at least 3 to 1 on both.
 """
+
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+from typing import Any, TypeVar
 
 import altair as alt
 import numpy as np
@@ -18,14 +22,19 @@ RECUR_COLORS = {1: "#767f8c", 2: "#0a7fc2", 4: "#d55e00", 8: "#009e73"}
 """Colour of each number of recurrences; colour-blind readers can tell them apart."""
 
 RECUR_DASHES = {1: [1, 0], 2: [8, 3], 4: [4, 3], 8: [2, 2]}
-"""Dash of each number of recurrences, so that no line is told by colour alone."""
+"""Dash of each number of recurrences, so that colour alone never identifies a line."""
 
 MORE_COLORS = ["#b05cb4", "#b8860b", "#cc4f80", "#5b6fe0", "#4d8a2f", "#a0664a"]
 MORE_DASHES = [[6, 2, 2, 2], [10, 2], [3, 1], [8, 2, 2, 2, 2, 2], [5, 5], [1, 3]]
-"""Colours and dashes of further numbers of recurrences, in ascending order, then from the first."""
+"""Colours and dashes of other numbers of recurrences, in ascending order; they repeat."""
+
+SERIES_COLORS = [*RECUR_COLORS.values(), *MORE_COLORS[:4]]
+"""Colours of names (quantities, sections, splits), in the order of the table; they repeat."""
 
 BUDGET_COLORS = ["#5b6fe0", "#8e6bd8", "#b05cb4", "#cc4f80", "#d8603a", "#b8860b"]
-"""Colours of the compute budgets, smallest first; more than six are blended from these."""
+"""Colours of the compute budgets, smallest first; others are blended from these."""
+
+Figure = TypeVar("Figure", bound=alt.TopLevelMixin)
 
 HEIGHT = 360
 PANEL_HEIGHT = 240
@@ -73,17 +82,20 @@ CONFIG = {
 }
 
 
-RECUR_LABEL = "'r = ' + (datum.label)"  # the brackets count: Vega-Lite pastes a conditional in
+RECUR_LABEL = "'r = ' + (datum.label)"  # in brackets: Vega-Lite inserts a conditional here
 """Label expression that turns a value of n_recur into "r = 4", for legends and panel headers."""
 
 
-def axis(channel, field: str, *, log: bool = False, **options):
-    """A quantitative axis with the title of `QUANTITIES`, not forced to zero.
+def axis(channel: Any, field: str, *, log: bool = False, **options: Any) -> Any:
+    """Quantitative axis with the title of `QUANTITIES`; it need not include zero.
 
     Args:
         channel: `alt.X` or `alt.Y`.
         field: column drawn; its title is that of `QUANTITIES`, or the option `title`.
-        log: logarithmic, with ticks written as 20M, 1B or, for compute, 1e18.
+        log: logarithmic, with ticks such as 20M, 1B or, for compute, 1e18.
+
+    Raises:
+        ValueError: neither `QUANTITIES` nor the options have a title.
     """
     known = quantity(field)
     options.setdefault("title", known.axis if known else None)
@@ -99,29 +111,32 @@ _POWER_LABEL = (
     "datum.value >= 1e12 ? replace(format(datum.value, '.2~e'), '+', '') "
     ": replace(format(datum.value, '.3~s'), 'G', 'B')"
 )
-# Only 1, 2 and 5 of each decade: the other ticks stay without a label.
+# Only 1, 2 and 5 of each decade have a label.
 _DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
 _TICK_LABEL = f"indexof([1, 2, 5], {_DIGIT}) < 0 ? '' : ({_POWER_LABEL})"
 
 
-def recur_color(n_recurs, field: str = "n_recur", **options) -> alt.Color:
-    """Colour by number of recurrences; 1, 2, 4 and 8 have the same in every figure.
+def recur_color(n_recurs: Iterable[int], field: str = "n_recur", **options: Any) -> alt.Color:
+    """Colour by number of recurrences; 1, 2, 4 and 8 have the same colour in every figure.
 
     Args:
-        n_recurs: the recurrences drawn; others than 1, 2, 4, 8 take further colours in order.
-        field: column that holds them.
+        n_recurs: numbers of recurrences in the chart; those other than 1, 2, 4 and 8 take
+            `MORE_COLORS` in order.
+        field: column of the numbers.
         options: of the channel, such as `legend=None`.
     """
     return alt.Color(f"{field}:N", **_recur_channel(n_recurs, RECUR_COLORS, MORE_COLORS, options))
 
 
-def recur_dash(n_recurs, field: str = "n_recur", **options) -> alt.StrokeDash:
-    """Dash by number of recurrences, chosen like the colour; both share one legend."""
+def recur_dash(n_recurs: Iterable[int], field: str = "n_recur", **options: Any) -> alt.StrokeDash:
+    """Dash by number of recurrences, in analogy to `recur_color`; both share one legend."""
     channel = _recur_channel(n_recurs, RECUR_DASHES, MORE_DASHES, options)
     return alt.StrokeDash(f"{field}:N", **channel)
 
 
-def _recur_channel(n_recurs, known: dict, more: list, options: dict) -> dict:
+def _recur_channel(
+    n_recurs: Iterable[int], known: dict[int, Any], more: list[Any], options: dict[str, Any]
+) -> dict[str, Any]:
     domain = sorted({int(n_recur) for n_recur in n_recurs})
     others = [n_recur for n_recur in domain if n_recur not in known]
     chosen = known | {n_recur: more[i % len(more)] for i, n_recur in enumerate(others)}
@@ -134,7 +149,15 @@ def _recur_channel(n_recurs, known: dict, more: list, options: dict) -> dict:
     return defaults | options
 
 
-def budget_color(budgets, field: str = "budget", **options) -> alt.Color:
+def name_color(
+    field: str, names: Sequence[str], colors: Sequence[str] = SERIES_COLORS, **options: Any
+) -> alt.Color:
+    """Colour by a column of names, in the order of `names`."""
+    scale = alt.Scale(domain=list(names), range=[c for _, c in zip(names, cycle(colors))])
+    return alt.Color(f"{field}:N", scale=scale, title=None, **options)
+
+
+def budget_color(budgets: Iterable[float], field: str = "budget", **options: Any) -> alt.Color:
     """Colour by compute budget, from the smallest of `budgets` (FLOPs) to the largest."""
     domain = sorted(set(budgets))
     scale = alt.Scale(domain=domain, range=_ramp(len(domain)))
@@ -143,29 +166,29 @@ def budget_color(budgets, field: str = "budget", **options) -> alt.Color:
 
 
 def _ramp(n: int) -> list[str]:
-    """`n` colours, evenly spaced along BUDGET_COLORS and blended between them."""
+    """`n` colours, evenly spaced along BUDGET_COLORS: Vega-Lite blends no ordinal colours."""
     parts = np.array([[int(color[i : i + 2], 16) for i in (1, 3, 5)] for color in BUDGET_COLORS])
     at = np.linspace(0, len(parts) - 1, n)
     blends = np.stack([np.interp(at, range(len(parts)), part) for part in parts.T], axis=1)
     return [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in blends.round().astype(int)]
 
 
-def finish(chart, name: str, description: str, data: pd.DataFrame | None = None):
-    """The chart as the page shows it: full width, the one style, a description, data to download.
+def finish(chart: Figure, name: str, description: str, data: pd.DataFrame | None = None) -> Figure:
+    """The chart for a page: full width, theme, description, and data for download.
 
     Args:
-        chart: any Altair chart; a single plot fills the column, and the panels of an `alt.concat`
-            or a facet with `columns` are sized by the page to share it.
-        name: file name of the downloaded data, without suffix.
-        description: what the chart shows, read aloud to those who cannot see it.
-        data: the rows drawn, offered as CSV; None for a chart without data of its own.
+        chart: any Altair chart. A single plot fills the column; the page sizes the panels of an
+            `alt.concat`, or of a facet with `columns`, so that they share it.
+        name: file name of the download, without suffix.
+        description: what the chart shows, for readers who cannot see it.
+        data: the rows drawn, for download as CSV; None for a chart without data.
 
     Raises:
         ValueError: the description is empty.
     """
     if not description.strip():
         raise ValueError(
-            f"figure {name!r} has no description: say in a sentence what it shows, "
+            f"figure {name!r} has no description: write a sentence that says what it shows, "
             "for readers who cannot see it"
         )
     about = {"name": name} if data is None else {"name": name, "csv": data.to_csv(index=False)}
@@ -174,20 +197,17 @@ def finish(chart, name: str, description: str, data: pd.DataFrame | None = None)
         usermeta={"looped": about, "embedOptions": {"renderer": "svg"}},
     )
     if _is_single_plot(chart):
-        chart = _with_defaults(chart, width="container", height=HEIGHT)
+        sizes = {"width": "container", "height": HEIGHT}
+        unset = {k: size for k, size in sizes.items() if getattr(chart, k) is alt.Undefined}
+        chart = chart.properties(**unset)
     chart.config = alt.Config(**CONFIG)
     return chart
 
 
-def _is_single_plot(chart) -> bool:
-    """Whether Vega-Lite can stretch the chart to its container (it cannot stretch panels)."""
+def _is_single_plot(chart: Any) -> bool:
+    """True if Vega-Lite can stretch the chart to its container; it cannot stretch panels."""
     if not isinstance(chart, alt.Chart | alt.LayerChart):
         return False
     encoding = getattr(chart, "encoding", alt.Undefined)
     channels = {} if encoding is alt.Undefined else encoding.to_dict(context={"data": None})
     return not channels.keys() & {"row", "column", "facet"}
-
-
-def _with_defaults(chart, **properties):
-    unset = {k: v for k, v in properties.items() if getattr(chart, k) is alt.Undefined}
-    return chart.properties(**unset)

@@ -19,17 +19,29 @@ PATIENCE, STRAGGLERS = 100, 0.05  # from there on, a share of a fit's starts is 
 AT_REST = 1e-10  # relative decrease of the objective that counts as none
 NEAR = 1e-2  # relative decrease below which the curvature is the Huber sum's own
 OUTSIDE = 0.03  # of the reweighted curvature, kept beyond δ then: it scales the damping
+SAME = 1e-3  # of the box and of the objective: candidates closer than that are one
 DAMPING_START, DAMPING_MIN, DAMPING_MAX = 1e-3, 1e-12, 1e6
 DAMPING_DOWN, DAMPING_UP, RISE_UP = 0.3, 3.0, 2.0  # steps refused in a row raise it ever faster
+
+
+Rounds = tuple[tuple[int, int], ...]
 
 
 def solve_batched(problem: Problem, starts: np.ndarray) -> Solution:
     """Minimise from every start [S, p]."""
     size = max(1, BATCH // problem.log_loss.shape[-1])
     chunks = [slice(i, i + size) for i in range(0, len(starts), size)]
-    solved = [_descend(problem.rows(chunk), starts[chunk]) for chunk in chunks]
+    solved = [_solve(problem.rows(chunk), starts[chunk]) for chunk in chunks]
     theta, objective = (np.concatenate(parts) for parts in zip(*solved, strict=True))
     return Solution(theta, objective)
+
+
+def _solve(problem, starts) -> Solution:
+    descent = _Descent(problem, starts)
+    one_fit = problem.weights.ndim == problem.log_loss.ndim == 1  # else each row counts
+    few = int(STRAGGLERS * len(starts)) if one_fit else 0
+    descent.advance(MAX_ITERATIONS, PATIENCE, few)
+    return Solution(descent.theta, descent.objective)
 
 
 def _project_linear(problem, theta) -> np.ndarray:
@@ -58,41 +70,112 @@ def _project_linear(problem, theta) -> np.ndarray:
     return np.clip(projected, problem.lower, problem.upper)
 
 
-def _descend(problem, theta) -> Solution:
-    """Damped Newton steps until every start is at rest."""
-    theta = _project_linear(problem, theta)
-    prediction = problem.law.predict(theta, problem.design)
-    objective = problem.huber_sum(prediction.log_loss - problem.log_loss)
-    model = _curvature(problem, prediction, near=np.zeros(len(theta), bool))
-    damping = np.full(len(theta), DAMPING_START)
-    rise = np.full(len(theta), DAMPING_UP)
-    at_rest = np.zeros(len(theta), bool)
-    active = np.arange(len(theta))
-    one_fit = problem.weights.ndim == problem.log_loss.ndim == 1  # else each row counts
-    few = STRAGGLERS * len(theta) if one_fit else 0
-    for iteration in range(MAX_ITERATIONS):
-        current = problem.rows(active)
-        step = _step(current, theta[active], *(part[active] for part in model), damping[active])
-        proposed = np.clip(theta[active] + step, problem.lower, problem.upper)
-        prediction = problem.law.predict(proposed, problem.design)
+def race(
+    problem: Problem, candidates: np.ndarray, rounds: Rounds, at_rest: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best end of each row's candidates, most of which leave the race early.
+
+    After each round the candidates of a row are compared. Of those at the same place only the
+    first remains, then only the lowest. The survivors of the last round descend to the end.
+
+    Args:
+        problem: with one row of weights [R, n] per row of candidates.
+        candidates: coordinates [R, m, p].
+        rounds: iterations of each round, and how many candidates survive it.
+        at_rest: number of the first candidates that are optima of their row and do not move.
+
+    Returns:
+        Coordinates of the best end [R, p]; objectives of all ends [R, m], infinite for candidates
+        that left the race.
+    """
+    n_rows, each, n_coordinates = candidates.shape
+    rows = np.repeat(np.arange(n_rows), each)
+    descent = _Descent(problem.rows(rows), candidates.reshape(-1, n_coordinates))
+    if at_rest:
+        descent.active = np.flatnonzero(np.arange(n_rows * each) % each >= at_rest)
+    dropped = np.zeros((n_rows, each), bool)
+    for iterations, survivors in rounds:
+        descent.advance(iterations)
+        objective = np.where(dropped, np.inf, descent.objective.reshape(n_rows, each))
+        dropped |= _same_place(problem, descent.theta.reshape(candidates.shape), objective)
+        objective[dropped] = np.inf
+        dropped |= objective.argsort(axis=1).argsort(axis=1) >= survivors
+        descent.active = descent.active[~dropped.ravel()[descent.active]]
+    descent.advance(MAX_ITERATIONS)
+    objective = np.where(dropped, np.inf, descent.objective.reshape(n_rows, each))
+    theta = descent.theta.reshape(candidates.shape)
+    return theta[np.arange(n_rows), objective.argmin(axis=1)], objective
+
+
+def _same_place(problem, theta, objective) -> np.ndarray:
+    """Which candidates [R, m] are where an earlier candidate of their row is."""
+    width = SAME * np.where(problem.free, problem.upper - problem.lower, 1.0)
+    near = (np.abs(theta[:, :, None] - theta[:, None]) <= width).all(axis=-1)
+    value, other = objective[:, :, None], objective[:, None]
+    with np.errstate(invalid="ignore"):  # infinite where a candidate has left already
+        near &= np.abs(value - other) <= SAME * np.minimum(value, other)
+    return np.tril(near, k=-1).any(axis=2)
+
+
+class _Descent:
+    """Damped Newton steps from many starts; those in `active` still move."""
+
+    def __init__(self, problem: Problem, theta: np.ndarray):
+        self.problem = problem
+        self.theta, prediction, self.objective = _begin(problem, theta)
+        self.model = _curvature(problem, prediction, near=np.zeros(len(theta), bool))
+        self.damping = np.full(len(theta), DAMPING_START)
+        self.rise = np.full(len(theta), DAMPING_UP)
+        self.at_rest = np.zeros(len(theta), bool)
+        self.active = np.arange(len(theta))
+
+    def advance(self, iterations: int, patience: int = 0, few: int = 0) -> None:
+        """Move until all are at rest; after `patience` steps, until only `few` are not."""
+        for iteration in range(iterations):
+            if len(self.active) <= (few if iteration > patience else 0):
+                break
+            self._move()
+
+    def _move(self):
+        active = self.active
+        current = self.problem.rows(active)
+        theta, damping = self.theta[active], self.damping[active]
+        step = _step(current, theta, *(part[active] for part in self.model), damping)
+        proposed = np.clip(theta + step, current.lower, current.upper)
+        prediction = current.law.predict(proposed, current.design)
         value = current.huber_sum(prediction.log_loss - current.log_loss)
-        better = value < objective[active]
+        better = value < self.objective[active]
         moved, kept = active[better], active[~better]
-        decrease = 1 - value[better] / objective[moved]
-        theta[moved], objective[moved] = proposed[better], value[better]
-        at_rest[moved] = decrease < AT_REST
-        damping[moved] = np.maximum(damping[moved] * DAMPING_DOWN, DAMPING_MIN)
-        damping[kept] *= rise[kept]
-        rise[moved] = DAMPING_UP
-        rise[kept] *= RISE_UP
+        decrease = 1 - value[better] / self.objective[moved]
+        self.theta[moved], self.objective[moved] = proposed[better], value[better]
+        self.at_rest[moved] = decrease < AT_REST
+        self.damping[moved] = np.maximum(self.damping[moved] * DAMPING_DOWN, DAMPING_MIN)
+        self.damping[kept] *= self.rise[kept]
+        self.rise[moved] = DAMPING_UP
+        self.rise[kept] *= RISE_UP
         if moved.size:
-            parts = _curvature(problem.rows(moved), prediction.rows(better), decrease < NEAR)
-            for whole, part in zip(model, parts, strict=True):
+            if not better.all():
+                current, prediction = self.problem.rows(moved), prediction.rows(better)
+            parts = _curvature(current, prediction, decrease < NEAR)
+            for whole, part in zip(self.model, parts, strict=True):
                 whole[moved] = part
-        active = active[(damping[active] < DAMPING_MAX) & ~at_rest[active]]
-        if len(active) <= (few if iteration > PATIENCE else 0):
-            break
-    return Solution(theta, objective)
+        self.active = active[(self.damping[active] < DAMPING_MAX) & ~self.at_rest[active]]
+
+
+def _begin(problem, theta):
+    """The starts, their predictions and objectives: with A, B, E projected where that is lower."""
+    ends = []
+    for each in (theta, _project_linear(problem, theta)):
+        prediction = problem.law.predict(each, problem.design)
+        ends.append((each, prediction, problem.huber_sum(prediction.log_loss - problem.log_loss)))
+    plain, projected = ends
+    theta, prediction, objective = projected
+    back = plain[2] < objective
+    if back.any():
+        theta = np.where(back[:, None], plain[0], theta)
+        prediction = problem.law.predict(theta, problem.design)
+        objective = np.minimum(plain[2], objective)
+    return theta, prediction, objective
 
 
 def _curvature(problem, prediction, near):

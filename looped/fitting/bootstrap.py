@@ -13,12 +13,31 @@ import numpy as np
 import pandas as pd
 
 from looped.fitting import get_solver
+from looped.fitting.batched import SAME, race
 from looped.fitting.fit import at_optimum
-from looped.fitting.problem import BATCH
+from looped.fitting.problem import BATCH, Solution
 from looped.fitting.result import Bootstrap, FitResult
 from looped.registry.cells import CELL, cell_numbers
 
 METHODS = ("block", "iid")
+
+RESAMPLE_STARTS = 10
+"""Random starts of each resample, unless another number is given."""
+
+CHECKED = 0.02
+"""Share of the resamples whose race is repeated from all starts."""
+
+POOL, CHECKS = 20, 20
+"""Resamples at least that are refitted from all starts to supply candidates, and as a check."""
+
+CANDIDATES, APART, FIRST = 4, 1.0, ((4, 3), (4, 2))
+"""Ends of other resamples that race in each, the standard deviations between them, the rounds."""
+
+RIVALS, RIVAL_APART, SECOND = 3, 2.0, ((3, 2), (4, 1))
+"""The same of the second race."""
+
+TOO_MANY = 0.1
+"""Share of failed checks above which every resample is refitted from all starts."""
 
 
 def bootstrap(
@@ -28,10 +47,10 @@ def bootstrap(
     resamples: int = 200,
     method: str = "block",
     level: float = 0.95,
-    starts: int | None = None,
+    starts: int = RESAMPLE_STARTS,
     seed: int = 0,
     jobs: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Bootstrap:
     """Refit the same law, split and held parameters on resampled runs.
 
@@ -61,11 +80,9 @@ def bootstrap(
     units = _units(runs, method)
     rng = np.random.default_rng(seed)
     weights = _multiplicities(units, resamples, rng)
-    drawn = problem.draw_starts(starts or fit.starts, rng)
-    refits = _refit_all(
-        problem, weights, np.vstack([drawn, fit.law.theta]), fit.solver, jobs, progress
-    )
-    theta, worse = (np.concatenate(parts) for parts in zip(*refits, strict=True))
+    drawn = problem.draw_starts(starts, rng)
+    refits = _Refits(problem, np.vstack([drawn, fit.law.theta]), jobs, resamples, progress)
+    theta, worse, failures = _refit_all(refits, weights, fit.solver)
     params = pd.DataFrame([law.to_params(each) for each in theta])
     return Bootstrap(
         method=method,
@@ -78,6 +95,7 @@ def bootstrap(
         refits_worse=int(worse.sum()),
         warnings=(
             *_warnings(problem, theta, worse, units, method),
+            *failures,
             *_anchorless(runs, law, weights),
         ),
     )
@@ -106,29 +124,142 @@ def _anchorless(runs, law, weights):
         )
 
 
-def _refit_all(problem, weights, starts, solver, jobs, progress) -> list[tuple]:
-    """For groups of resamples: the best coordinates, and whether only the last start led there."""
-    solve = get_solver(solver)
-    size = max(1, BATCH // (len(starts) * weights.shape[1]))
-    groups = [weights[i : i + size] for i in range(0, len(weights), size)]
+class _Refits:
+    """Refits of resamples, in groups on a pool of threads, with their progress."""
 
-    def refit(group):
-        rows = replace(problem, weights=np.repeat(group, len(starts), axis=0))
-        solution = solve(rows, np.tile(starts, (len(group), 1)))
-        objective = np.nan_to_num(solution.objective, nan=np.inf).reshape(len(group), -1)
-        best = objective.argmin(axis=1)
-        theta = solution.theta.reshape(*objective.shape, -1)[np.arange(len(group)), best]
-        worse = ~at_optimum(objective[:, :-1].min(axis=1), objective[:, -1], problem.delta)
-        if progress is not None:
-            progress(len(group))
-        return theta, worse
+    def __init__(self, problem, starts, jobs, total, progress):
+        self.problem, self.starts, self.jobs = problem, starts, jobs or os.cpu_count()
+        self.total, self.progress, self.done = total, progress, 0
 
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        try:
-            return list(pool.map(refit, groups))
-        except BaseException:  # an interrupt must not wait for what has not begun
-            pool.shutdown(cancel_futures=True)
-            raise
+    def from_all_starts(self, weights, solver, count=True) -> Solution:
+        """Every start driven to its end: coordinates [R, S, p] and objectives [R, S]."""
+        solve = get_solver(solver)
+
+        def refit(group):
+            rows = replace(self.problem, weights=np.repeat(group, len(self.starts), axis=0))
+            theta, objective = solve(rows, np.tile(self.starts, (len(group), 1)))
+            objective = np.nan_to_num(objective, nan=np.inf).reshape(len(group), -1)
+            return theta.reshape(*objective.shape, -1), objective
+
+        return Solution(*self._in_groups(refit, len(self.starts), count, weights))
+
+    def from_candidates(self, weights, candidates, rounds, at_rest=0):
+        """The best end of the candidates [R, m, p] by a race, and the objectives of all ends."""
+
+        def refit(group, some):
+            return race(replace(self.problem, weights=group), some, rounds, at_rest)
+
+        return self._in_groups(refit, candidates.shape[1], not at_rest, weights, candidates)
+
+    def _in_groups(self, refit, each, count, *rows):
+        size = max(1, BATCH // (each * rows[0].shape[1]))
+        begins = range(0, len(rows[0]), size)
+        groups = [[array[begin : begin + size] for array in rows] for begin in begins]
+        ends = []
+        with ThreadPoolExecutor(self.jobs) as pool:
+            try:
+                for group, end in zip(
+                    groups, pool.map(lambda group: refit(*group), groups), strict=True
+                ):
+                    ends.append(end)
+                    if count and self.progress is not None:
+                        self.done += len(group[0])
+                        self.progress(self.done, self.total)
+            except BaseException:  # an interrupt must not wait for what has not begun
+                pool.shutdown(cancel_futures=True)
+                raise
+        return tuple(np.concatenate(parts) for parts in zip(*ends, strict=True))
+
+
+def _refit_all(refits, weights, solver) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """The best coordinates of each resample, which resamples missed their optimum, and warnings.
+
+    The first resamples are refitted from all starts, and their ends are the pool from which the
+    others take their candidates. Where only the fit's optimum wins that race, and in the last
+    CHECKED share of the resamples, all starts are driven to the end as well.
+    """
+    n_pool = max(POOL, round(CHECKED * len(weights)))
+    n_check = max(CHECKS, round(CHECKED * len(weights)))
+    few = len(weights) <= n_pool + n_check or len(refits.starts) <= CANDIDATES
+    if solver != "batched" or few:
+        theta, _, worse = _best(refits, *refits.from_all_starts(weights, solver))
+        return theta, worse, []
+    ends = refits.from_all_starts(weights[:n_pool], solver)
+    theta, objective, worse = _best(refits, *ends)
+    rest = weights[n_pool:]
+    raced, lowest, doubtful = _race(refits, rest, ends.theta, theta)
+    doubtful[-n_check:] = True
+    full, value, missed = _best(
+        refits, *refits.from_all_starts(rest[doubtful], solver, count=False)
+    )
+    failed = ~at_optimum(lowest[doubtful], value, refits.problem.delta)
+    warnings = []
+    if failed.any():
+        warnings = [
+            f"in {failed.sum()} of {len(failed)} checked resamples the candidates missed the "
+            "optimum that all starts reach"
+        ]
+    if failed.sum() > TOO_MANY * len(failed):
+        full, _, missed = _best(refits, *refits.from_all_starts(rest, solver, count=False))
+        warnings = []
+        doubtful[:] = True
+        failed = np.ones(len(rest), bool)
+    found = np.zeros(len(rest), bool)
+    found[doubtful] = missed
+    raced[np.flatnonzero(doubtful)[failed]] = full[failed]
+    return np.vstack([theta, raced]), np.append(worse, found), warnings
+
+
+def _race(refits, weights, ends, optima):
+    """Best coordinates and objectives of the resamples, and where only the fit's optimum won.
+
+    A second race tries optima of other resamples against the winner of the first.
+    """
+    problem = refits.problem
+    own = np.broadcast_to(refits.starts[-1], (len(weights), 1, len(refits.starts[-1])))
+    pool = _distinct(problem, ends.reshape(-1, optima.shape[1]))
+    spread = optima.std(axis=0)
+    low = _lowest_apart(problem, weights, pool, CANDIDATES, APART * spread)
+    theta, objective = refits.from_candidates(weights, np.concatenate([low, own], axis=1), FIRST)
+    doubtful = objective[:, :-1].min(axis=1) > objective[:, -1] * (1 + SAME)
+    low = _lowest_apart(
+        problem, weights, np.vstack([pool, theta]), RIVALS, RIVAL_APART * spread, near=theta
+    )
+    both = np.concatenate([theta[:, None], low], axis=1)
+    theta, objective = refits.from_candidates(weights, both, SECOND, at_rest=1)
+    doubtful &= objective[:, 0] == objective.min(axis=1)
+    return theta, objective.min(axis=1), doubtful
+
+
+def _best(refits, theta, objective):
+    """Coordinates and objective of the lowest end, and whether only the last start led there."""
+    best = objective.argmin(axis=1)
+    each = np.arange(len(objective))
+    drawn = objective[:, :-1].min(axis=1)
+    worse = ~at_optimum(drawn, objective[:, -1], refits.problem.delta)
+    return theta[each, best], objective[each, best], worse
+
+
+def _distinct(problem, ends) -> np.ndarray:
+    """The ends [P, p] without those that are at the place of another."""
+    width = SAME * np.where(problem.free, problem.upper - problem.lower, 1.0)
+    return ends[np.unique(np.round(ends / width), axis=0, return_index=True)[1]]
+
+
+def _lowest_apart(problem, weights, pool, number, distance, near=None) -> np.ndarray:
+    """For each resample, the lowest vectors of the pool that differ by `distance` [R, number, p].
+
+    The Huber terms of the pool do not depend on the weights: one product ranks it in all resamples.
+    """
+    objective = weights @ problem.huber_terms(pool).T
+    chosen = []
+    for _ in range(number):
+        if near is not None:
+            for row, place in zip(objective, near, strict=True):
+                row[(np.abs(pool - place) <= distance).all(axis=1)] = np.inf
+        near = pool[objective.argmin(axis=1)]
+        chosen.append(near)
+    return np.stack(chosen, axis=1)
 
 
 def _units(runs, method) -> np.ndarray:

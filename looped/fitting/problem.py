@@ -73,6 +73,12 @@ class Problem:
         inside = np.minimum(size, self.delta)
         return (self.weights * inside * (size - 0.5 * inside)).sum(axis=-1)
 
+    def huber_terms(self, theta: np.ndarray) -> np.ndarray:
+        """Huber_δ(residual_i) of each run without its weight, [S, n]."""
+        size = np.abs(self.law.predict(theta, self.design).log_loss - self.log_loss)
+        inside = np.minimum(size, self.delta)
+        return inside * (size - 0.5 * inside)
+
 
 def build_problem(
     runs: pd.DataFrame, law: Form, split: str, delta: float, fix: dict[str, float]

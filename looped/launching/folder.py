@@ -15,6 +15,7 @@ from looped.training.names import LOCK, METRICS
 WORK = Path("work")
 FAILURE = "failure.txt"
 LAST_BYTES = 4096  # more than one line of metrics
+SHOWN = ("run_id", "case", "n_recur", "variant", "d_model", "budget", "n_tokens", "seed")
 STATES = ("done", "running", "failed", "stopped", "waiting")
 
 
@@ -114,24 +115,12 @@ def _row(folder: RunFolder) -> dict[str, Any]:
     speed = last.get("tokens_per_second")
     left = spec.train.n_tokens - last.get("tokens", 0)
     result = json.loads(folder.record.read_text())["result"] if state == "done" else None
-    return _spec_row(spec) | {
+    row = spec.row()
+    return {name: row[name] for name in SHOWN} | {
         "state": state,
         "progress": 1.0 if result else last.get("step", 0) / spec.n_steps,
         "tokens_per_second": result["tokens_per_second"] if result else speed,
         "eta_seconds": left / speed if state == "running" and speed else None,
         "val_loss": result["val_loss"] if result else None,
         "failure": folder.failure() if state == "failed" else "",
-    }
-
-
-def _spec_row(spec: RunSpec) -> dict[str, Any]:
-    return {
-        "run_id": spec.run_id,
-        "case": spec.case,
-        "n_recur": spec.model.n_recur,
-        "variant": spec.model.variant,
-        "d_model": spec.model.d_model,
-        "budget": spec.nominal_budget,
-        "n_tokens": spec.train.n_tokens,
-        "seed": spec.train.seed,
     }

@@ -67,7 +67,7 @@ class Job:
         if self.processes == 1:
             import looped
 
-            looped.train(run.spec, run.path, progress=None, **asdict(self.options))
+            looped.train(run.spec, run.path, **asdict(self.options))
             return
         path = run.path / "job.json"
         write_whole(path, json.dumps(self.spec))
