@@ -154,17 +154,17 @@ class TestInProcess:
     def test_a_run_that_another_process_trains_is_not_started(
         self, executor, options, tmp_path, monkeypatch
     ):
-        ours, other = specs(2)
+        free, held = specs(2)
         states = iter(["running", "running", "done"])
         real = RunFolder.state.fget
 
         def state(run):
-            return next(states, "done") if run.spec == other else real(run)
+            return next(states, "done") if run.spec == held else real(run)
 
-        todo = [RunFolder(spec, tmp_path / spec.run_id) for spec in (ours, other)]
+        todo = [RunFolder(spec, tmp_path / spec.run_id) for spec in (free, held)]
         monkeypatch.setattr(RunFolder, "state", property(state))
         engines._Local(Engine(), options, tmp_path).run(todo, lambda: None)
-        assert executor.submitted == [ours.run_id]
+        assert executor.submitted == [free.run_id]
 
     def test_a_collected_record_is_done(self, executor, options, tmp_path):
         launch(specs(2), tmp_path / "work", options=options)
