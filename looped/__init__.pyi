@@ -2,14 +2,13 @@
 
 from . import accounting as accounting
 from . import figures as figures
+from . import tables as tables
 from .accounting import counts as counts
 from .claims.tables import claims_table as claims_table
 from .claims.tables import count_table as count_table
 from .claims.tables import published_range as published_range
 from .claims.tables import split_table as split_table
 from .config import ModelConfig as ModelConfig
-from .config import d_model_of_width as d_model_of_width
-from .config import paper_config as paper_config
 from .data.corpus import Corpus as Corpus
 from .diagnose.delta import DeltaPhi as DeltaPhi
 from .diagnose.delta import delta_phi as delta_phi
@@ -40,8 +39,6 @@ from .fitting.sensitivity import profile_phi as profile_phi
 from .fitting.sensitivity import propagate_se as propagate_se
 from .fitting.summary import fit_table as fit_table
 from .fitting.summary import residual_summary as residual_summary
-from .grids import GRIDS as GRIDS
-from .grids import get_grid as get_grid
 from .launching.collect import collect as collect
 from .launching.engine import Engine as Engine
 from .launching.engine import launch as launch
@@ -54,14 +51,12 @@ from .laws.optimal import power_law_exponents as power_law_exponents
 from .model.decoding import generate as generate
 from .paths import runs_dir as runs_dir
 from .quantities import QUANTITIES as QUANTITIES
-from .recipes import RECIPES as RECIPES
-from .recipes import laptop_run as laptop_run
-from .recipes import paper_run as paper_run
 from .registry import SOURCES as SOURCES
-from .registry import load_runs as load_runs
+from .registry import published as published
 from .registry.cells import pooled_sd as pooled_sd
 from .registry.cells import seed_noise as seed_noise
 from .registry.ingest import ingest as ingest
+from .registry.read import load_runs as load_runs
 from .registry.record import RunRecord as RunRecord
 from .registry.record import load_records as load_records
 from .registry.stacks import runs_at_width as runs_at_width
@@ -70,8 +65,18 @@ from .spec import RunSpec as RunSpec
 from .spec import TrainConfig as TrainConfig
 from .splits import SPLITS as SPLITS
 from .splits import split_params as split_params
+from .studies import GRIDS as GRIDS
+from .studies import RECIPES as RECIPES
+from .studies import cost_table as cost_table
+from .studies import get_grid as get_grid
+from .studies.laptop import laptop_run as laptop_run
+from .studies.paper import d_model_of_width as d_model_of_width
+from .studies.paper import paper_config as paper_config
+from .studies.paper import paper_run as paper_run
 from .training.checkpoint import load_trained as load_trained
 from .training.loop import train as train
 from .training.metrics import read_metrics as read_metrics
+from .variants import VARIANTS as VARIANTS
+from .variants import Variant as Variant
 
 __version__: str

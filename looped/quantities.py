@@ -97,6 +97,7 @@ QUANTITIES: dict[str, Quantity] = {
     "n_resamples": Quantity("resamples", "Bootstrap resamples", format="d"),
     # a shift
     "delta_phi": Quantity("Δφ", "Shift of φ", format="+.3f"),
+    "delta_phi_published": Quantity("published Δφ", format="+.3f"),
     "p_sign": Quantity("sign", "Share of resamples with the estimate's sign", format=".0%"),
     "change": Quantity("change", "Change of the loss", NATS, PART),
     "phi_baseline": Quantity("φ baseline", "φ of the baseline", format=".3f"),
@@ -128,8 +129,6 @@ MISSING = "–"
 
 SUFFIXES = {
     "_star": "*",
-    "_low": " low",
-    "_high": " high",
     "_baseline": " baseline",
     "_variant": " variant",
     "_looped": " looped",
@@ -137,14 +136,17 @@ SUFFIXES = {
 }
 """Ending of a column name -> ending of its heading; the format is that of the name before it."""
 
+ENDS = {"_low": "low", "_high": "high"}
+"""Ending of an interval's end -> its heading; the column stands after that of the estimate."""
+
 
 def quantity(name: str) -> Quantity | None:
     """Quantity of a column name, with or without an ending of `SUFFIXES`; None if unknown."""
     if name in QUANTITIES:
         return QUANTITIES[name]
-    for suffix, mark in SUFFIXES.items():
+    for suffix, mark in (ENDS | SUFFIXES).items():
         base = QUANTITIES.get(name.removesuffix(suffix))
         if name.endswith(suffix) and base is not None:
-            title = (base.title or base.symbol) + mark
-            return base._replace(symbol=base.symbol + mark, title=title)
+            symbol = mark if suffix in ENDS else base.symbol + mark
+            return base._replace(symbol=symbol, title=f"{base.title or base.symbol} {mark.strip()}")
     return None

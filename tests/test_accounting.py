@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from looped import ModelConfig, accounting, d_model_of_width, paper_config
-from looped.config import VARIANTS
-from looped.registry.paper import case_config, published_counts
+from looped.registry import published
+from looped.studies.paper import BATCH_TOKENS, case_config
+from looped.variants import VARIANTS
 
 COUNTS = [
     (row.n_recur, row.width, row.log_n_params, row.log_flops_per_token)
-    for row in published_counts().itertuples()
+    for row in published.counts().itertuples()
 ]
 
 
@@ -82,7 +83,7 @@ def test_tokens_of_the_injection_ablation(variant, millions):
     # the paper divides by FLOPs rounded to five digits, and its runs take whole batches
     printed = budget / float(f"{accounting.flops_per_token(config):.4e}")
     assert f"{printed / 1e6:.1f}" == millions
-    tokens, batch = accounting.tokens_at_budget(config, budget), 262_144
+    tokens, batch = accounting.tokens_at_budget(config, budget, BATCH_TOKENS), 262_144
     assert tokens % batch == 0
     assert abs(tokens - printed) < batch
 
@@ -117,7 +118,7 @@ def test_truncation_buys_the_published_share_of_tokens(all_runs):
 def token_ratio(run) -> float:
     width, n_recur = run.d_model / 64, int(run.n_recur)
     tokens = [
-        accounting.tokens_at_budget(case_config(case, n_recur, width), run.budget)
+        accounting.tokens_at_budget(case_config(case, n_recur, width), run.budget, BATCH_TOKENS)
         for case in ("truncated_bptt", "baseline")
     ]
     return tokens[0] / tokens[1]
@@ -154,7 +155,7 @@ def test_tokens_are_the_nearest_whole_batches_and_at_least_one():
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_budget_that_is_none_is_refused(budget):
     with pytest.raises(ValueError, match=r"budget: got .* expected a positive number of FLOPs"):
-        accounting.tokens_at_budget(ModelConfig(d_model=128), budget)
+        accounting.tokens_at_budget(ModelConfig(d_model=128), budget, 1_000)
 
 
 @pytest.mark.parametrize("n_recur", [1, 2, 4, 8])

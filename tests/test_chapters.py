@@ -13,9 +13,9 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import looped  # noqa: E402
+from looped.accounting import STACK  # noqa: E402
 from looped.registry.laptop import laptop_primitives  # noqa: E402
 from looped.registry.record import write_record  # noqa: E402
-from looped.registry.schema import STACK  # noqa: E402
 
 BOOK = Path(__file__).parents[1] / "book"
 ITEMS = BOOK / "all-items.md"

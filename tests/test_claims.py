@@ -5,7 +5,7 @@ import pytest
 
 from looped.claims import claims_table, count_table, ours, split_table, tables
 from looped.claims.ours import Ours
-from looped.registry.paper import published_claims
+from looped.registry import published
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def claims():
 
 
 def test_every_claim_has_a_verdict(claims):
-    assert list(claims.index) == list(published_claims()["id"])
+    assert list(claims.index) == list(published.claims()["id"])
     known = {tables.REPRODUCED, tables.WITHIN_READING, tables.DIFFERS, tables.REPORTED}
     assert set(claims["verdict"]) <= known
 
@@ -41,7 +41,7 @@ def test_each_difference_has_its_reason_and_no_other_row_has(claims):
 
 
 def test_each_number_of_ours_belongs_to_a_claim():
-    assert set(ours.OURS) <= set(published_claims()["id"])
+    assert set(ours.OURS) <= set(published.claims()["id"])
 
 
 @pytest.mark.parametrize(

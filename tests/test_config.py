@@ -30,7 +30,7 @@ def test_config_survives_json():
 
 
 def test_unknown_field_is_named():
-    with pytest.raises(ConfigError, match=r"unknown fields \['depth'\].*n_loop"):
+    with pytest.raises(ConfigError, match=r"ModelConfig: got 'depth', expected one of .*n_loop"):
         ModelConfig.from_dict({"d_model": 640, "depth": 20})
 
 

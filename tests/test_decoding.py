@@ -7,10 +7,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from looped import accounting
-from looped.config import VARIANTS, ModelConfig
+from looped.config import ModelConfig
 from looped.errors import ConfigError
 from looped.model.decoding import KVCache, generate
 from looped.model.looped_lm import LoopedLM
+from looped.variants import VARIANTS
 
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2], [6, 5], [8, 7, 9, 3]]
 
@@ -169,7 +170,7 @@ def test_greedy_decoding_takes_the_likeliest_token(variant):
 def test_generation_takes_another_number_of_recurrences():
     model = trained(tiny())
     assert generate(model, PROMPTS, 5, n_recur=7) == [greedy(model, p, 5, 7) for p in PROMPTS]
-    with pytest.raises(ConfigError, match="defined for that number only"):
+    with pytest.raises(ConfigError, match="defined for the trained n_recur only"):
         generate(trained(tiny("hyperconnect")), PROMPTS, 5, n_recur=7)
 
 
@@ -211,7 +212,7 @@ def test_samples_depend_on_the_seed():
         ({"prompts": []}, "at least one"),
         ({"prompts": [[1], []]}, "at least one token"),
         ({"prompts": [[1, 21]]}, "got token 21, expected 0 to 20"),
-        ({"prompts": [[1] * 14]}, "14 tokens and 3 new ones do not fit the context of 16"),
+        ({"prompts": [[1] * 14]}, "got 14 tokens and n_new=3, expected at most 16"),
         ({"n_new": 0}, "n_new: got 0"),
         ({"temperature": -1.0}, "temperature: got -1.0"),
         ({"temperature": float("nan")}, "temperature: got nan"),

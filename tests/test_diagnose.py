@@ -12,7 +12,7 @@ from scipy.stats import norm
 import looped
 from looped.diagnose.decomposition import CASES, PARTS
 from looped.diagnose.delta import _monte_carlo
-from looped.registry.paper import published_claims
+from looped.registry import published
 
 QUICK = {"resamples": 60, "starts": 60, "resample_starts": 4}
 BUDGETS = (4.64e17, 1e18, 2.15e18, 4.64e18)
@@ -53,13 +53,13 @@ def study(case="baseline", *, fit, tokens=1.0, budgets=BUDGETS, n_recurs=(1, 2, 
     [("truncated_bptt", "dphi_tbptt", -0.0675), ("hyperconnections", "dphi_hc", 0.221)],
 )
 def test_the_published_shifts(case, claim, stated):
-    published = float(published_claims().set_index("id").loc[claim, "value"])
+    printed = float(published.claims().set_index("id").loc[claim, "value"])
     cases = [looped.load_runs("paper", case=name) for name in ("baseline", case)]
     fitted, by_text = (
         looped.delta_phi(*cases, split=split, **QUICK) for split in ("fitted", "stated")
     )
     # the published shift is the difference of two rounded numbers
-    assert fitted.delta_phi == pytest.approx(published, abs=1e-3)
+    assert fitted.delta_phi == pytest.approx(printed, abs=1e-3)
     assert by_text.delta_phi == pytest.approx(stated, abs=5e-4)
     assert fitted.interval[0] < fitted.delta_phi < fitted.interval[1]
     assert fitted.budgets == BUDGETS

@@ -4,16 +4,12 @@ import pytest
 
 import looped
 from looped.evaluate.primitives import N_EXAMPLES, PRIMITIVES
+from looped.registry import published
 from looped.registry.laptop import laptop_primitives
-from looped.registry.paper import (
-    published_claims,
-    published_downstream,
-    published_extrapolation,
-)
 
 
 def test_every_task_has_its_losses():
-    table = published_downstream()
+    table = published.downstream()
     assert len(table) == table["task"].nunique() == 20
     assert table["axis"].value_counts().to_dict() == {
         "knowledge": 3,
@@ -27,20 +23,20 @@ def test_every_task_has_its_losses():
 
 
 def test_the_large_pair_is_that_of_the_claims():
-    claims = published_claims().set_index("id")["value"]
+    claims = published.claims().set_index("id")["value"]
     claims = claims[["extrap_r1", "extrap_r4", "extrap_gap"]].astype(float)
-    pair = published_extrapolation().set_index("quantity")
+    pair = published.extrapolation().set_index("quantity")
     assert pair.loc["validation loss"].tolist() == [claims["extrap_r1"], claims["extrap_r4"]]
     assert pair.loc["validation loss", "r4"] - pair.loc["validation loss", "r1"] == pytest.approx(
         claims["extrap_gap"]
     )
-    assert set(pair.index) - {"validation loss"} == set(published_downstream()["axis"])
+    assert set(pair.index) - {"validation loss"} == set(published.downstream()["axis"])
 
 
 def test_the_primitives_are_drawn_as_often_and_with_as_many_shots_as_published():
-    published = published_downstream().query("axis == 'primitives'")
-    assert set(published["samples"]) == {N_EXAMPLES}
-    assert published["shots"].tolist() == [p.n_shots for p in PRIMITIVES.values()]
+    printed = published.downstream().query("axis == 'primitives'")
+    assert set(printed["samples"]) == {N_EXAMPLES}
+    assert printed["shots"].tolist() == [p.n_shots for p in PRIMITIVES.values()]
 
 
 def test_measured_primitives_are_complete():

@@ -47,7 +47,7 @@ def trained(tmp_path_factory):
     """Folder of a run of seconds, and its corpus."""
     corpus = make_corpus(tmp_path_factory.mktemp("corpus"))
     folder = tmp_path_factory.mktemp("run")
-    looped.train(spec_of(), folder, corpus=corpus, device="cpu", progress=False)
+    looped.train(spec_of(), folder, corpus=corpus, device="cpu")
     return folder, corpus
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import looped
-from looped import accounting, grids
-from looped.registry.paper import case_config
+from looped import accounting
+from looped.paths import runs_dir
+from looped.registry.record import is_record
+from looped.studies.paper import case_config
 
 SIZES = {
     "paper": 116,
@@ -25,6 +27,8 @@ SIZES = {
     "laptop-injection": 4,
     "smoke": 4,
 }
+
+TRAINED = sorted({path.parent.name for path in runs_dir().glob("*/*.json") if is_record(path)})
 
 
 @pytest.mark.parametrize("name", looped.GRIDS)
@@ -95,7 +99,7 @@ def test_laptop_cases_share_the_cells_of_the_baseline():
 
 
 def test_costs_are_sums_over_the_runs():
-    costs = grids.cost_table().set_index("grid")
+    costs = looped.cost_table().set_index("grid")
     assert costs["runs"].to_dict() == SIZES
     paper = looped.get_grid("paper")
     assert costs.loc["paper", "n_tokens"] == sum(spec.train.n_tokens for spec in paper)
@@ -105,3 +109,10 @@ def test_costs_are_sums_over_the_runs():
 def test_an_unknown_grid_says_which_there_are():
     with pytest.raises(ValueError, match="grid: got 'desktop', expected one of paper, "):
         looped.get_grid("desktop")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_committed_record_is_a_run_of_its_grid(name):
+    """Run ids are hashes of specs, so a changed name or constant would orphan the records."""
+    recorded = {record.run_id for record in looped.load_records(name)}
+    assert recorded <= {spec.run_id for spec in looped.get_grid(name)}

@@ -1,4 +1,4 @@
-"""Results of others: read in four shapes, refused with a remedy, or kept as a source of runs."""
+"""Ingest: result files in four formats, either refused with a remedy or written as a source."""
 
 import hashlib
 import json
@@ -16,18 +16,19 @@ from typer.testing import CliRunner
 
 import looped
 from looped import ConfigError, RecordError, accounting
+from looped.accounting import STACK
 from looped.cli import app as looped_app
 from looped.cli import options as opt
 from looped.cli.ingest import ingest_command
 from looped.registry.ingest import ingest
 from looped.registry.ingest.columns import ALIASES, KNOWN, map_columns, plain
-from looped.registry.schema import COLUMNS, STACK
+from looped.registry.schema import COLUMNS
 
 PAPER = {"n_layers": 20}
-"""What the table of runs does not hold of the paper's stacks; the other sizes are the defaults."""
+"""The field of the paper's stacks that the table lacks; the other sizes are the defaults."""
 
-THEIRS = {"val_loss": "eval/loss", "n_tokens": "D", "n_recur": "r", "d_model": "hidden_size"}
-THEIRS |= {"budget": "C", "case": "study", "variant": "injection"}
+RENAMED = {"val_loss": "eval/loss", "n_tokens": "D", "n_recur": "r", "d_model": "hidden_size"}
+RENAMED |= {"budget": "C", "case": "study", "variant": "injection"}
 COUNTED = ["n_params", "n_params_once", "n_params_rec", "flops_per_token"]
 
 GOOD = {
@@ -51,12 +52,12 @@ def sources(tmp_path) -> Path:
 
 @pytest.fixture
 def write(tmp_path):
-    """Function that writes a CSV file of good runs with columns changed, or left out (None)."""
+    """Function that writes a CSV file of good runs with columns changed or left out (None)."""
 
     def written(**columns):
-        kept = {name: values for name, values in (GOOD | columns).items() if values is not None}
-        path = tmp_path / "theirs.csv"
-        pd.DataFrame(kept).to_csv(path, index=False)
+        present = {name: values for name, values in (GOOD | columns).items() if values is not None}
+        path = tmp_path / "results.csv"
+        pd.DataFrame(present).to_csv(path, index=False)
         return path
 
     return written
@@ -64,7 +65,7 @@ def write(tmp_path):
 
 def read(path, **options):
     """The runs of a file, without writing them."""
-    return ingest(path, name="theirs", dry_run=True, out=path.parent, **options)
+    return ingest(path, name="other", dry_run=True, out=path.parent, **options)
 
 
 def refused(path, message, **options) -> RecordError:
@@ -85,22 +86,22 @@ def exported(path, *arguments) -> pd.DataFrame:
     return pd.read_csv(path).drop(columns=[*STACK, "run_id"])
 
 
-# What comes in comes out
+# The paper's runs return unchanged
 
 
 @pytest.mark.parametrize("dropped", [COUNTED, [*COUNTED, "budget"], [*COUNTED, "variant"]])
-def test_the_paper_comes_back_equal_with_other_names_and_fewer_columns(
+def test_the_papers_runs_return_unchanged_from_other_names_and_fewer_columns(
     tmp_path, sources, runs, dropped
 ):
     path = tmp_path / "export.csv"
-    exported(path).drop(columns=dropped).rename(columns=THEIRS).to_csv(path, index=False)
+    exported(path).drop(columns=dropped).rename(columns=RENAMED).to_csv(path, index=False)
     model = PAPER | ({"variant": "linear"} if "variant" in dropped else {})
     done = ingest(path, name="mine", model=model, out=sources)
     for table in (done.table, looped.load_runs(sources / "mine")):
         pd.testing.assert_frame_equal(table, runs, check_exact=True)
 
 
-def test_every_case_of_the_paper_comes_back_with_its_own_counts(tmp_path, all_runs):
+def test_every_case_of_the_paper_returns_with_its_counts(tmp_path, all_runs):
     path = tmp_path / "export.csv"
     exported(path, "--case", "all").drop(columns=COUNTED).to_csv(path, index=False)
     pd.testing.assert_frame_equal(read(path, model=PAPER).table, all_runs, check_exact=True)
@@ -115,23 +116,23 @@ def test_tokens_follow_from_the_budget(tmp_path, runs):
     assert "in 116 of 116 rows" in said(done.notes, "n_tokens = budget / flops_per_token")
 
 
-def test_what_was_done_is_said(tmp_path):
+def test_the_notes_list_every_step(tmp_path):
     path = tmp_path / "export.csv"
-    frame = exported(path).drop(columns=[*COUNTED, "budget"]).rename(columns=THEIRS)
+    frame = exported(path).drop(columns=[*COUNTED, "budget"]).rename(columns=RENAMED)
     frame.assign(note="x").to_csv(path, index=False)
     notes = read(path, model=PAPER, mapping={"d_model": "hidden_size"}).notes
     assert said(notes, "'hidden_size'").startswith("mapped: d_model is")
     assert "in nats per token" in said(notes, "guessed: val_loss is 'eval/loss'")
-    assert said(notes, "seed, source") == said(notes, "by their own names")
+    assert said(notes, "seed, source") == said(notes, "by the same names")
     assert said(notes, "left out: columns").endswith("'note'")
     assert "vocab_size = 32,064, seq_len = 2,048" in said(notes, "assumed: ")
     assert "4.64e+17, 1e+18" in said(notes, "computed: 6 nominal budgets")
-    assert "116 runs" in said(notes, "kept: ")
+    assert "116 runs" in said(notes, "result: ")
     for name in COUNTED:
         said(notes, f"computed: {name} from the model")
 
 
-def test_no_model_is_needed_for_counted_runs(write):
+def test_counted_runs_need_no_model(write):
     table = read(write()).table
     assert list(table.columns) == COLUMNS
     assert table["n_params"].tolist() == [5e6, 3e6, 2e6]
@@ -140,7 +141,7 @@ def test_no_model_is_needed_for_counted_runs(write):
 
 def test_columns_may_hold_the_whole_architecture(tmp_path):
     config = looped.laptop_run(d_model=64, n_recur=4).model
-    path = tmp_path / "theirs.jsonl"
+    path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(config.to_dict() | {"tokens": 2**19, "loss": 4.0}))
     (row,) = read(path).table.to_dict("records")
     assert row["n_params_rec"] == accounting.n_params_rec(config)
@@ -148,11 +149,30 @@ def test_columns_may_hold_the_whole_architecture(tmp_path):
     assert row["budget"] == 2**19 * row["flops_per_token"]
 
 
-# The four shapes
+def test_a_variant_that_the_accounting_does_not_know_has_the_counts_of_the_file(write):
+    gated = write(variant=["none", "gated", "gated"])
+    assert read(gated).table["variant"].tolist() == ["none", "gated", "gated"]
+    described = {"d_model": [64] * 3, "n_layers": [20] * 3, "n_params_once": [197_312] * 3}
+    described |= {"n_params_rec": [788_672, 2e6, 1e6]}
+    path = write(variant=["none", "gated", "gated"], **described)
+    done = read(path)
+    assert done.table["n_params_rec"].tolist() == [788_480, 2e6, 1e6]
+    assert done.table["n_loop"].tolist() == [16, pd.NA, pd.NA]
+    assert "variant gated" in said(done.notes, "not counted: ")
+    assert len(looped.load_runs(path, n_recur=[2, 4])) == 2
+
+
+def test_a_variant_that_would_have_to_be_counted_is_refused(write):
+    columns = dict.fromkeys(["n_params_once", "n_params_rec"])
+    path = write(variant=["none", "gated", "gated"], d_model=[64] * 3, n_layers=[20] * 3, **columns)
+    assert refused(path, "no such model: variant: got 'gated'").row == 3
+
+
+# The four formats
 
 
 def wandb_rows(runs) -> list[dict]:
-    """Runs as the API of Weights & Biases gives them, with one that crashed in between."""
+    """Runs as the API of Weights & Biases returns them, and one that crashed."""
     rows = [
         {
             "name": f"run-{i}",
@@ -176,7 +196,7 @@ def write_lines(path, rows) -> Path:
 
 def test_json_lines(tmp_path, write):
     rows = pd.read_csv(write()).to_dict("records")
-    path = write_lines(tmp_path / "theirs.jsonl", rows)
+    path = write_lines(tmp_path / "results.jsonl", rows)
     pd.testing.assert_frame_equal(read(path).table, read(write()).table)
 
 
@@ -184,8 +204,8 @@ def test_json_lines(tmp_path, write):
 def test_nested_json_lines_of_wandb(tmp_path, runs, form):
     path = write_lines(tmp_path / "dump.json", wandb_rows(runs))
     done = read(path, model=PAPER, format=form)
-    kept = runs.assign(val_loss_se=np.nan, flag="", source="measured")
-    pd.testing.assert_frame_equal(done.table, kept, check_exact=True)
+    expected = runs.assign(val_loss_se=np.nan, flag="", source="measured")
+    pd.testing.assert_frame_equal(done.table, expected, check_exact=True)
     assert said(done.notes, "broken") == (
         "left out: row 2, run 'broken', whose State is crashed, not finished"
     )
@@ -201,12 +221,12 @@ def test_run_table_of_wandb_as_csv(tmp_path, runs, form):
     path = tmp_path / "wandb_export.csv"
     flat.rename(columns=names).to_csv(path, index=False)
     done = read(path, model=PAPER, format=form)
-    kept = runs.assign(val_loss_se=np.nan, flag="", source="measured")
-    pd.testing.assert_frame_equal(done.table, kept, check_exact=True)
+    expected = runs.assign(val_loss_se=np.nan, flag="", source="measured")
+    pd.testing.assert_frame_equal(done.table, expected, check_exact=True)
     assert "row 3, run 'broken', whose State is crashed" in said(done.notes, "broken")
 
 
-def test_a_csv_file_with_a_state_is_read_whole_when_it_is_told_to_be_csv(write):
+def test_format_csv_reads_all_rows_of_a_file_with_a_state(write):
     path = write(Name=["a", "b", "c"], State=["finished", "failed", "Bavaria"])
     assert len(read(path, format="csv").table) == 3
     assert len(read(path).table) == 1
@@ -230,15 +250,15 @@ def test_an_export_without_states_says_that_runs_may_have_crashed(tmp_path, runs
         ("\n{}\n", "no runs"),
     ],
 )
-def test_a_file_of_no_shape_is_refused(tmp_path, text, message):
-    path = tmp_path / "theirs.txt"
+def test_a_file_of_no_known_format_is_refused(tmp_path, text, message):
+    path = tmp_path / "results.txt"
     path.write_text(text)
     refused(path, message)
 
 
 def test_rows_of_json_lines_are_named_by_their_line(tmp_path):
     rows = ['{"N": 1e6, "D": 1e9, "loss": 3}', "", '{"N": 2e6, "D": 1e9, "loss": -3}']
-    path = tmp_path / "theirs.jsonl"
+    path = tmp_path / "results.jsonl"
     path.write_text("\n".join(rows))
     assert refused(path, "greater than 0").row == 3
 
@@ -253,7 +273,7 @@ def test_rows_of_json_lines_are_named_by_their_line(tmp_path):
 )
 def test_wrong_arguments_are_refused(write, options, message):
     with pytest.raises(ValueError, match=message):
-        ingest(write(), **{"name": "theirs", "dry_run": True} | options)
+        ingest(write(), **{"name": "other", "dry_run": True} | options)
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -264,7 +284,7 @@ def test_a_missing_file_is_named(tmp_path):
 # Names
 
 
-def test_every_alias_is_of_one_column_and_in_plain_form():
+def test_every_alias_belongs_to_one_column_and_is_in_plain_form():
     aliases = list(chain.from_iterable(names.split() for names in ALIASES.values()))
     assert len(set(aliases)) == len(aliases)
     assert not set(aliases) & set(KNOWN)
@@ -273,22 +293,22 @@ def test_every_alias_is_of_one_column_and_in_plain_form():
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [(o, t) for o, names in ALIASES.items() for t in names.split()]
+    ("name", "alias"), [(n, a) for n, aliases in ALIASES.items() for a in aliases.split()]
 )
-def test_each_alias_is_found_and_said(tmp_path, ours, theirs):
-    mapped = map_columns(pd.DataFrame({theirs: [1], "other": [2]}), {}, tmp_path)
-    assert mapped.origin == {ours: theirs}
-    said(mapped.notes, f"guessed: {ours} is {theirs!r}")
+def test_every_alias_is_recognised_and_noted(tmp_path, name, alias):
+    mapped = map_columns(pd.DataFrame({alias: [1], "other": [2]}), {}, tmp_path)
+    assert mapped.origin == {name: alias}
+    said(mapped.notes, f"guessed: {name} is {alias!r}")
 
 
-def test_our_names_come_before_aliases_and_validation_before_any_loss(write):
+def test_schema_names_precede_aliases_and_validation_losses_precede_other_losses(write):
     path = write(val_loss=None, loss=[9.0, 9.0, 9.0], eval_loss=GOOD["val_loss"], D=[1, 2, 3])
     done = read(path)
     assert done.table["val_loss"].tolist() == GOOD["val_loss"]
     assert done.table["n_tokens"].tolist() == GOOD["n_tokens"]
 
 
-def test_what_is_told_comes_before_our_names(write):
+def test_the_mapping_precedes_the_names_of_the_schema(write):
     path = write(other=[2.0, 1.9, 1.8])
     assert read(path, mapping={"val_loss": "other"}).table["val_loss"].tolist() == [2.0, 1.9, 1.8]
     swapped = {"n_params_once": "n_params_rec", "n_params_rec": "n_params_once"}
@@ -311,7 +331,7 @@ def test_two_columns_that_could_be_one_are_refused_unless_equal(write):
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"val_los": "val_loss"}, r"there is no column \['val_los'\] of ours"),
+        ({"val_los": "val_loss"}, r"the table of runs has no column \['val_los'\]"),
         ({"val_loss": "loss"}, r"no column \['loss'\]; the file has .*'val_loss'"),
     ],
 )
@@ -333,10 +353,10 @@ def test_a_mapping_of_unknown_names_is_refused(write, mapping, message):
         ("val/perplexity", "a perplexity, not in nats"),
     ],
 )
-@pytest.mark.parametrize("told", [True, False])
-def test_other_units_are_known_by_their_name(write, column, message, told):
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_other_units_are_recognised_by_their_name(write, column, message, is_mapped):
     path = write(val_loss=None, **{column: GOOD["val_loss"]})
-    mapping = {"val_loss": column} if told else {}
+    mapping = {"val_loss": column} if is_mapped else {}
     assert refused(path, message, mapping=mapping).field == column
 
 
@@ -349,7 +369,7 @@ def test_no_loss_at_all_names_the_columns(write):
     refused(path, "no column of the validation loss; the file has .*quant_bits.*--map val_loss=")
 
 
-def test_perplexities_are_known_by_their_values(write):
+def test_perplexities_are_recognised_by_their_values(write):
     error = refused(write(val_loss=[25.0, 22.0, 18.0]), r"2 of 3 rows .*ln\(perplexity\)")
     assert (error.row, error.field, error.value) == (2, "val_loss", 25.0)
 
@@ -400,7 +420,7 @@ def test_values_that_cannot_be_right_are_refused(write, columns, row, message):
     assert refused(write(**columns), message).row == row
 
 
-def test_a_repetition_with_another_seed_is_kept(write):
+def test_a_repetition_with_another_seed_is_accepted(write):
     same = {name: [values[0]] * 3 for name, values in GOOD.items()}
     assert len(read(write(**same, seed=[0, 1, 2])).table) == 3
 
@@ -427,13 +447,13 @@ def test_the_parts_of_such_parameters_are_refused_too(write):
 
 
 def counted_file(path, runs, n_params, **columns) -> Path:
-    kept = runs[["n_recur", "d_model", "variant", "n_tokens", "val_loss"]]
-    kept.assign(n_params=n_params, **columns).to_csv(path, index=False)
+    described = runs[["n_recur", "d_model", "variant", "n_tokens", "val_loss"]]
+    described.assign(n_params=n_params, **columns).to_csv(path, index=False)
     return path
 
 
 def test_with_a_model_a_guessed_count_is_circular_and_a_counted_one_is_not(tmp_path, runs):
-    path = tmp_path / "theirs.csv"
+    path = tmp_path / "results.csv"
     guessed = runs["budget"] / (6 * runs["n_tokens"])
     counted_file(path, runs, guessed, budget=runs["budget"])
     refused(path, "fit is circular", model=PAPER)
@@ -443,23 +463,23 @@ def test_with_a_model_a_guessed_count_is_circular_and_a_counted_one_is_not(tmp_p
 
 def test_a_rounded_count_is_replaced_by_the_exact_one(tmp_path, runs):
     rounded = runs["n_params"].map(lambda n: float(f"{n:.3g}"))
-    path = counted_file(tmp_path / "theirs.csv", runs, rounded)
+    path = counted_file(tmp_path / "results.csv", runs, rounded)
     done = read(path, model=PAPER)
     assert done.table["n_params"].equals(runs["n_params"])
     said(done.notes, "n_params from the model, with which the file's agrees")
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_embeddings_in_the_count_are_told(tmp_path, runs, times):
+def test_embeddings_in_the_count_are_recognised(tmp_path, runs, times):
     embedding = 32_064 * runs["d_model"].astype(float)
-    path = counted_file(tmp_path / "theirs.csv", runs, runs["n_params"] + times * embedding)
+    path = counted_file(tmp_path / "results.csv", runs, runs["n_params"] + times * embedding)
     done = read(path, model=PAPER)
     assert done.table["n_params"].equals(runs["n_params"])
-    said(done.notes, "without embeddings, which the file's n_params counts in")
+    said(done.notes, "without embeddings, which the file's n_params includes")
 
 
 def test_a_count_of_another_model_is_refused(tmp_path, runs):
-    path = counted_file(tmp_path / "theirs.csv", runs, runs["n_params"] * 1.2)
+    path = counted_file(tmp_path / "results.csv", runs, runs["n_params"] * 1.2)
     error = refused(path, "the model has .*--map n_params=-", model=PAPER)
     assert (error.row, error.field) == (2, "n_params")
     path = counted_file(path, runs, runs["n_params"], flops_per_token=6 * runs["n_params"])
@@ -469,13 +489,13 @@ def test_a_count_of_another_model_is_refused(tmp_path, runs):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({}, r"nothing says d_model and n_loop \(or n_layers\)"),
-        ({"n_loop": 4}, "nothing says d_model; set it"),
+        ({}, r"d_model and n_loop \(or n_layers\) not known"),
+        ({"n_loop": 4}, "d_model not known; set it"),
         ({"depth": 20}, r"unknown fields \['depth'\]"),
         ({"n_loop": 4, "d_model": 64, "n_recur": 2}, r"\['n_recur'\] are set and are columns"),
     ],
 )
-def test_a_model_of_which_too_little_is_said_is_refused(write, model, message):
+def test_a_model_without_depth_or_width_is_refused(write, model, message):
     with pytest.raises(ConfigError, match=message):
         read(write(), model=model)
 
@@ -505,7 +525,7 @@ def test_achieved_flops_become_the_budgets_of_their_cells(write):
     assert "2 rows, which cluster within 0.50%: 1e+18" in said(done.notes, "nominal budgets")
 
 
-def test_a_cell_two_percent_wide_keeps_every_run_within_the_schemas_one(write):
+def test_runs_of_a_cell_two_percent_wide_are_within_one_percent_of_its_budget(write):
     flops = [1.004e18, 1.010e18, 1.0239e18]
     (nominal,) = read(write(C=flops)).table["budget"].unique()
     assert max(abs(np.array(flops) / nominal - 1)) < 0.01
@@ -523,7 +543,7 @@ def test_budgets_that_form_no_cells_are_refused(write):
     assert read(path, mapping={"budget": "-"}).table["budget"].isna().all()
 
 
-def test_computed_budgets_that_form_no_cells_are_left_out_aloud(write):
+def test_computed_budgets_that_form_no_cells_are_left_out_with_a_note(write):
     path = write(n_tokens=[1e9, 1.015e9, 1.03e9], flops_per_token=[1e9, 1e9, 1e9])
     done = read(path)
     assert done.table["budget"].isna().all()
@@ -535,7 +555,7 @@ def test_a_budget_that_is_not_what_was_spent_is_refused(write):
     assert refused(path, "budget 1e.18 is not n_tokens x flops_per_token = 2e.18").row == 3
 
 
-def test_without_tokens_it_says_what_they_could_come_from(write):
+def test_the_message_without_tokens_lists_ways_to_compute_them(write):
     refused(write(n_tokens=None), "no column of the training tokens.*--map n_tokens=.*--set")
 
 
@@ -551,7 +571,7 @@ def test_a_source_has_a_table_and_its_provenance(write, sources):
     text = (done.folder / "README.md").read_text()
     assert hashlib.sha256(path.read_bytes()).hexdigest() in text
     assert looped.__version__ in text
-    assert "`theirs.csv`" in text
+    assert "`results.csv`" in text
     assert str(path.parent) not in text
     assert all(f"- {note}" in text for note in done.notes)
     pd.testing.assert_frame_equal(looped.load_runs(done.folder), done.table, check_exact=True)
@@ -564,7 +584,7 @@ def test_columns_of_a_folders_table_can_be_mapped(write, sources):
     assert len(looped.load_runs(folder, columns={"val_loss": "loss"})) == 3
 
 
-def test_nothing_is_replaced(write, sources):
+def test_an_existing_source_is_not_replaced(write, sources):
     ingest(write(), name="mine", out=sources)
     before = (sources / "mine/runs.csv").read_bytes()
     for dry_run in (False, True):
@@ -579,14 +599,14 @@ def test_a_dry_run_writes_nothing(write, sources):
     assert not sources.exists()
 
 
-def test_a_refused_file_leaves_nothing(write, sources):
+def test_a_refused_file_writes_nothing(write, sources):
     with pytest.raises(RecordError):
         ingest(write(val_loss=[3.0, 0.0, 2.8]), name="mine", out=sources)
     assert not sources.exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_stopped_before_the_rename_nothing_is_left(write, sources, monkeypatch, error):
+def test_an_interruption_before_the_rename_leaves_nothing(write, sources, monkeypatch, error):
     def stop(self, target):
         assert (self / "runs.csv").is_file()
         raise error
@@ -606,7 +626,7 @@ ingest(sys.argv[1], name="mine", out=sys.argv[2])
 """
 
 
-def test_killed_before_the_rename_there_is_no_source_and_the_next_try_makes_it(write, sources):
+def test_a_kill_before_the_rename_leaves_no_source_and_the_next_call_writes_it(write, sources):
     path = write()
     killed = subprocess.run([sys.executable, "-c", KILLED, path, sources], check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -626,8 +646,8 @@ def run(*arguments, code=0):
 def test_the_command_writes_a_source_named_after_the_file(write, sources):
     text = run(write(val_loss=None, loss=GOOD["val_loss"]), "--out", sources).stdout
     assert "guessed: val_loss is 'loss'" in text
-    assert f"written to {sources / 'theirs'}" in text
-    assert len(looped.load_runs(sources / "theirs")) == 3
+    assert f"written to {sources / 'results'}" in text
+    assert len(looped.load_runs(sources / "results")) == 3
 
 
 def test_the_command_takes_a_model_from_a_file_and_from_settings(tmp_path, sources, runs):
@@ -660,8 +680,8 @@ def test_the_commands_dry_run_writes_nothing(write, sources):
 )
 def test_bad_input_is_one_red_line(write, sources, arguments, message):
     path = write()
-    given = [argument.format(csv=path) for argument in arguments]
-    result = run(path, "--out", sources, *given, code=2)
+    options = [argument.format(csv=path) for argument in arguments]
+    result = run(path, "--out", sources, *options, code=2)
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
     assert not sources.exists()

@@ -6,21 +6,20 @@ import pytest
 import looped
 from looped import NoMinimum, isoflop_minima, loss_gaps
 from looped.fitting.isoflop import parabola_minimum
-from looped.registry.paper import published_minima
 
 DIGITISATION = 2.6e-5
 """Largest error of a minimum that the digitised heights allow, nats (see runs/paper/README.md)."""
 
 
-def published(case, minima):
-    """Ours beside the published minima of a case, by cell."""
-    theirs = published_minima()
+def beside_published(case, minima):
+    """Computed beside published minima of a case, by cell."""
+    theirs = looped.published.minima()
     theirs = theirs[theirs["case"] == case]
     return minima.merge(theirs, on=["n_recur", "budget"], suffixes=("", "_published"))
 
 
 def test_published_minima_of_the_baseline(runs):
-    both = published("baseline", isoflop_minima(runs))
+    both = beside_published("baseline", isoflop_minima(runs))
     assert len(both) == 24
     assert (both["refusal"] == "").all()
     difference = both["val_loss_star"] - both["val_loss_star_published"]
@@ -30,7 +29,7 @@ def test_published_minima_of_the_baseline(runs):
 
 @pytest.mark.parametrize("case", ["truncated_bptt", "hyperconnections"])
 def test_published_minima_of_the_case_studies(case):
-    both = published(case, isoflop_minima(looped.load_runs("paper", case=case)))
+    both = beside_published(case, isoflop_minima(looped.load_runs("paper", case=case)))
     kept = both[both["refusal"] == ""]
     assert len(both) == 12
     assert len(kept) >= 11
@@ -39,7 +38,7 @@ def test_published_minima_of_the_case_studies(case):
 
 
 def test_a_published_minimum_beyond_its_runs_is_refused_here():
-    both = published(
+    both = beside_published(
         "truncated_bptt", isoflop_minima(looped.load_runs("paper", case="truncated_bptt"))
     )
     refused = both[both["refusal"] != ""]

@@ -27,7 +27,7 @@ from looped.launching.engine import Engine, launch  # noqa: E402
 from looped.launching.folder import RunFolder, grid_status  # noqa: E402
 from looped.launching.job import Job, TrainOptions  # noqa: E402
 from looped.training import names  # noqa: E402
-from looped.training.checkpoint import steps  # noqa: E402
+from looped.training.checkpoint import list_checkpoints  # noqa: E402
 
 needs_slurm = pytest.mark.skipif(slurm.why_not() is not None, reason=str(slurm.why_not()))
 
@@ -71,7 +71,7 @@ def wait_for(ready, seconds=300.0):
 
 def kill_trainer_of(run: RunFolder) -> None:
     """SIGKILL for the process that trains in a folder, once it has a checkpoint."""
-    wait_for(lambda: steps(run.path))
+    wait_for(lambda: list_checkpoints(run.path))
     assert kill_holders(run.path / names.METRICS)
 
 
@@ -154,7 +154,7 @@ def test_a_preempted_run_is_queued_again_and_goes_on(options, tmp_path):
     spec = spec_of(steps=600)
     run = RunFolder(spec, tmp_path / spec.run_id)
     job = Engine().executor(tmp_path / ".jobs").submit(Job(spec.to_dict(), str(run.path), options))
-    wait_for(lambda: steps(run.path))
+    wait_for(lambda: list_checkpoints(run.path))
     kill_holders(run.path / names.METRICS, signal.SIGUSR2)
     wait_for(job.done)
     assert looped.read_record(run.record).provenance.resumed == 1
@@ -210,7 +210,7 @@ def test_killing_launchers_and_runs_loses_no_record_and_repeats_none(corpus, tmp
         end = time.monotonic() + rng.uniform(0.5, 5)
         while time.monotonic() < end and process.poll() is None:
             time.sleep(0.02)
-        held = [run for run in runs if run.is_held() and steps(run.path)]
+        held = [run for run in runs if run.is_held() and list_checkpoints(run.path)]
         if held and kill % 2:
             kill_holders(held[0].path / names.METRICS)
         process.kill()
@@ -260,7 +260,7 @@ class TestCollect:
     def work(cls, corpus, tmp_path_factory):
         folder = tmp_path_factory.mktemp("work")
         for spec in specs(2):
-            looped.train(spec, folder / spec.run_id, corpus=corpus, device="cpu", progress=False)
+            looped.train(spec, folder / spec.run_id, corpus=corpus, device="cpu")
         return folder
 
     def test_records_and_their_table(self, work, tmp_path):

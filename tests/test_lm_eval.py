@@ -54,7 +54,7 @@ def trained(tmp_path_factory):
     """Folder of a run of seconds, its corpus, and the adapter of its model."""
     corpus = make_corpus(tmp_path_factory.mktemp("corpus"))
     folder = tmp_path_factory.mktemp("run")
-    looped.train(spec_of(), folder, corpus=corpus, device="cpu", progress=False)
+    looped.train(spec_of(), folder, corpus=corpus, device="cpu")
     lm = LoopedHarness(load_trained(folder), corpus.tokenizer(), corpus.bos_id)
     return folder, corpus, lm
 

@@ -16,9 +16,10 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F
 
-from looped.config import VARIANTS, ModelConfig
+from looped.config import ModelConfig
 from looped.model.layers import rotary_tables, rotate
 from looped.model.looped_lm import LoopedLM
+from looped.variants import VARIANTS
 
 TRUNCATED = [(v, r, k) for v in ("linear", "additive") for r, k in [(2, 1), (4, 1), (4, 2), (8, 3)]]
 

@@ -220,7 +220,7 @@ def test_loss_of_a_regression_falls():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (torch.zeros(4, 4), "loop.0.w: got norm 0.0, expected a finite positive one"),
+        (torch.zeros(4, 4), "loop.0.w: got norm 0.0, expected a finite positive norm"),
         (torch.full((4, 4), torch.nan), "loop.0.w: got norm nan"),
         (torch.ones(4), r"loop.0.w: got shape \(4,\), expected a matrix"),
     ],

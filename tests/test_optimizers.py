@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from looped import ConfigError, ModelConfig, transfer
 from looped.model.looped_lm import GROUPS, LoopedLM
-from looped.recipes import run_at
+from looped.studies.base import run_at
 from looped.training.muonh import MuonH
 from looped.training.optimizers import build_optimizers
 

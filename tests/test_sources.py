@@ -14,7 +14,6 @@ pytest.importorskip("datasets")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from looped.config import PAPER_VOCAB
 from looped.data.corpus import Corpus
 from looped.data.prepare import prepare
 from looped.data.sources import SOURCES, hub, laptop, laptop_texts
@@ -26,6 +25,7 @@ from looped.data.sources.laptop_texts import Text
 from looped.data.tokenizer import tokenizer_bytes, train_tokenizer
 from looped.errors import ConfigError
 from looped.extras import need
+from looped.studies.paper import PAPER_VOCAB
 
 
 @pytest.fixture(scope="module")

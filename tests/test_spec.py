@@ -6,8 +6,12 @@ from dataclasses import fields, replace
 import pytest
 
 from looped import ConfigError, ModelConfig, accounting, d_model_of_width
-from looped.recipes import RECIPES, laptop_run, paper_run, run_at
+from looped.registry.schema import COLUMNS
 from looped.spec import RunSpec, TrainConfig
+from looped.studies import RECIPES
+from looped.studies.base import TrainOverrides
+from looped.studies.laptop import laptop_run
+from looped.studies.paper import BATCH_TOKENS, paper_run
 
 MODEL = ModelConfig(d_model=64, d_head=32, n_recur=4, n_loop=4, variant="linear", seq_len=256)
 TRAIN = TrainConfig(n_tokens=2**16, batch_rows=8, ref_tokens=1e6)
@@ -125,7 +129,7 @@ def test_settings_that_cannot_train_are_refused(values, message):
         ({"case": ""}, "case: got '', expected a str"),
         ({"train": None}, "train: got None, expected a TrainConfig"),
         ({"budget": 0}, "budget: got 0"),
-        ({"budget": 1e12}, "65536 tokens, the whole batches that come nearest, cost"),
+        ({"budget": 1e12}, "65536 tokens, the nearest whole number of batches, cost"),
         ({"model": None}, "model: got None, expected a ModelConfig"),
         ({"corpus": 3}, "corpus: got 3, expected a str"),
         ({"budget": float("inf")}, "budget: got inf"),
@@ -138,7 +142,7 @@ def test_runs_that_cannot_be_named_are_refused(values, message):
 
 @pytest.mark.parametrize(("n_tokens", "nearest"), [(5000, 4096), (100, 2048), (2049, 2048)])
 def test_part_of_a_batch_is_refused_and_a_whole_number_of_them_offered(n_tokens, nearest):
-    with pytest.raises(ConfigError, match=f"multiple of the 2048 tokens.*; {nearest} is one"):
+    with pytest.raises(ConfigError, match=f"the 2048 tokens.*; the nearest multiple is {nearest}"):
         replace(SPEC, train=replace(TRAIN, n_tokens=n_tokens))
     assert replace(SPEC, train=replace(TRAIN, n_tokens=nearest)).n_steps == nearest // 2048
 
@@ -154,9 +158,9 @@ def add(path):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (add(["steps"]), r"RunSpec: unknown fields \['steps'\]; known: .*'corpus'"),
-        (add(["train", "warmup"]), r"TrainConfig: unknown fields \['warmup'\]"),
-        (add(["model", "depth"]), r"unknown fields \['depth'\]"),
+        (add(["steps"]), r"field of RunSpec: got 'steps', expected one of .*corpus"),
+        (add(["train", "warmup"]), "field of TrainConfig: got 'warmup'"),
+        (add(["model", "depth"]), "field of ModelConfig: got 'depth'"),
         (remove(["corpus"]), r"RunSpec: missing fields \['corpus'\]"),
         (remove(["train"]), r"RunSpec: missing fields \['train'\]"),
         (remove(["train", "n_tokens"]), r"TrainConfig: missing fields \['n_tokens'\]"),
@@ -179,7 +183,7 @@ def test_from_dict_leaves_its_argument_alone():
 @pytest.mark.parametrize(("width", "budget"), [(6, 4.64e17), (34, 2.15e19)])
 def test_paper_run_reads_the_tokens_of_its_budget(width, n_recur, budget):
     spec = paper_run(width, n_recur, budget=budget)
-    assert spec.train.n_tokens == accounting.tokens_at_budget(spec.model, budget)
+    assert spec.train.n_tokens == accounting.tokens_at_budget(spec.model, budget, BATCH_TOKENS)
     assert spec.model.d_model == d_model_of_width(width)
     assert spec.batch_tokens == 262_144
     spent = spec.train.n_tokens * accounting.flops_per_token(spec.model)
@@ -206,15 +210,37 @@ def test_laptop_stack_has_ten_layers_whatever_the_recurrence(n_recur):
 
 @pytest.mark.parametrize("recipe", RECIPES.values())
 def test_budget_or_tokens_but_not_both(recipe):
-    with pytest.raises(ValueError, match="give one of budget"):
+    with pytest.raises(ValueError, match="give either budget"):
         recipe(10 * 64, budget=1e18, n_tokens=262_144)
 
 
 def test_paper_run_needs_budget_or_tokens():
-    with pytest.raises(ValueError, match="give one of budget"):
+    with pytest.raises(ValueError, match="give either budget"):
         paper_run(10)
 
 
-def test_unknown_setting_of_a_recipe_is_an_error():
-    with pytest.raises(TypeError, match="warmup"):
-        run_at(MODEL, 1e12, None, {"batch_rows": 8, "warmup": 1}, "laptop", "baseline")
+@pytest.mark.parametrize(
+    ("recipe", "argument", "meant"),
+    [
+        (paper_run, "batch_row", "batch_rows"),
+        (laptop_run, "lr_embd", "lr_embed"),
+        (laptop_run, "d_mdoel", "d_model"),
+        (laptop_run, "n_token", "n_tokens"),
+    ],
+)
+def test_a_misspelt_argument_of_a_recipe_says_which_one_was_meant(recipe, argument, meant):
+    with pytest.raises(ConfigError, match=f"{recipe.__name__}: got '{argument}'.*mean '{meant}'"):
+        recipe(640, **{argument: 1})
+
+
+def test_recipes_take_every_field_of_the_training_but_the_tokens():
+    assert {f.name for f in fields(TrainConfig)} == {"n_tokens", *TrainOverrides.__annotations__}
+
+
+def test_a_spec_is_a_row_of_the_table_of_runs():
+    row = SPEC.row()
+    assert set(row) < set(COLUMNS)
+    assert set(COLUMNS) - set(row) == {"val_loss", "val_loss_se", "source", "flag"}
+    assert row["budget"] == SPEC.flops == row["n_tokens"] * row["flops_per_token"]
+    assert (row["run_id"], row["n_loop"], row["variant"]) == (SPEC.run_id, 4, "linear")
+    assert row["n_params"] == accounting.n_params(MODEL)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from looped import SPLITS, accounting, paper_config, split_params
+from looped import SPLITS, ConfigError, accounting, paper_config, split_params
 from looped.splits import FITTED_RECURRENCES
+from looped.variants import n_params_injection
 
 
 def counts(runs, split):
@@ -56,14 +57,28 @@ def test_no_split_changes_the_loss_or_the_tokens(all_runs):
 
 
 def test_an_unknown_split_is_refused(runs):
-    with pytest.raises(ValueError, match=r"split: got 'even', expected one of .*'fitted'"):
+    with pytest.raises(ValueError, match=r"split: got 'even', expected one of .*fitted"):
         split_params(runs, "even")
 
 
 @pytest.mark.parametrize("split", ["fitted", "once", "none"])
 def test_a_split_that_moves_the_injection_needs_to_know_it(runs, split):
-    with pytest.raises(ValueError, match=rf"{split}.* needs \['d_model'\].*split='stated'"):
+    with pytest.raises(ValueError, match=rf"'{split}' needs .*d_model \(no such .*'stated'"):
         split_params(runs.drop(columns="d_model"), split)
     unknown = runs.assign(variant=runs["variant"].where(runs.index > 0))
-    with pytest.raises(ValueError, match=r"needs \['variant'\] of every run"):
+    with pytest.raises(ValueError, match=r"needs .*got variant \(missing in row 0\)"):
         split_params(unknown, split)
+
+
+def test_a_variant_of_any_name_is_split_as_stated_and_refused_where_it_would_be_counted(runs):
+    gated = runs.assign(variant=runs["variant"].replace("linear", "gated"))
+    assert split_params(gated, "stated").equals(gated)
+    for split in ("fitted", "once", "none"):
+        with pytest.raises(ConfigError, match=r"variant: got 'gated', expected one of .*'stated'"):
+            split_params(gated, split)
+
+
+def test_injections_are_counted_for_each_run_by_its_own_variant():
+    names, widths = np.array(["none", "linear", "additive", "linear"], object), np.arange(1.0, 5)
+    np.testing.assert_array_equal(n_params_injection(names, widths), [0, 8, 0, 32])
+    assert n_params_injection("linear", 640) == 2 * 640**2

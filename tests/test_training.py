@@ -21,9 +21,11 @@ from tiny import STEPS, VOCAB, make_corpus, spec_of  # noqa: E402
 
 import looped  # noqa: E402
 from looped.data.sources.files import OwnText  # noqa: E402
+from looped.registry.record import read_record  # noqa: E402
 from looped.training import checkpoint, metrics, names, trainer  # noqa: E402
 from looped.training.distributed import Ranks, choose_device  # noqa: E402
 from looped.training.loop import open_corpus  # noqa: E402
+from looped.training.signals import stop_signals  # noqa: E402
 from looped.training.validate import validate  # noqa: E402
 
 
@@ -34,11 +36,11 @@ def corpus(tmp_path_factory):
 
 
 def run(spec, folder, corpus, **options) -> looped.RunRecord:
-    return looped.train(spec, folder, corpus=corpus, device="cpu", progress=False, **options)
+    return looped.train(spec, folder, corpus=corpus, device="cpu", **options)
 
 
 def weights(folder) -> dict[str, np.ndarray]:
-    return load_file(checkpoint.steps(folder)[-1] / "model.safetensors")
+    return load_file(checkpoint.list_checkpoints(folder)[-1] / "model.safetensors")
 
 
 def losses(folder) -> list[float]:
@@ -180,7 +182,7 @@ class TestResume:
         assert first.hardware != second.hardware == "another kind"
 
     def test_a_second_signal_does_not_wait_for_the_step(self):
-        with trainer._stop_signals() as stopped:
+        with stop_signals() as stopped:
             signal.raise_signal(signal.SIGINT)
             assert stopped.is_set()
             with pytest.raises(KeyboardInterrupt):
@@ -203,7 +205,7 @@ class TestResume:
             with pytest.raises(KeyboardInterrupt, match="step 5 of 12"):
                 run(spec_of(), tmp_path, corpus)
         assert signal.getsignal(number) == before
-        assert [path.name for path in checkpoint.steps(tmp_path)] == ["step-00000005"]
+        assert [path.name for path in checkpoint.list_checkpoints(tmp_path)] == ["step-00000005"]
         run(spec_of(), tmp_path, corpus)
         assert_same_run(tmp_path, finished[0])
 
@@ -221,9 +223,9 @@ class TestResume:
             patch.setattr(type(tmp_path), "rename", dies)
             with pytest.raises(Killed):
                 run(spec_of(), tmp_path, corpus, checkpoint_every=3, keep=1)
-        assert [path.name for path in checkpoint.steps(tmp_path)] == ["step-00000006"]
+        assert [path.name for path in checkpoint.list_checkpoints(tmp_path)] == ["step-00000006"]
         run(spec_of(), tmp_path, corpus, checkpoint_every=3, keep=2)
-        kept = [path.name for path in checkpoint.steps(tmp_path)]
+        kept = [path.name for path in checkpoint.list_checkpoints(tmp_path)]
         assert kept == ["step-00000009", "step-00000012"]
         assert_same_run(tmp_path, finished[0])
 
@@ -268,11 +270,11 @@ class TestStops:
         spec = spec_of(lr_norm=3e38)
         with pytest.raises(looped.TrainingError, match=r"step \d+: .*gradient of .* is not finite"):
             run(spec, tmp_path, corpus, checkpoint_every=1)
-        assert checkpoint.steps(tmp_path)
+        assert checkpoint.list_checkpoints(tmp_path)
         assert not list(tmp_path.glob(f"{spec.run_id}.json"))
 
     def test_in_the_folder_of_another_run(self, finished, corpus):
-        with pytest.raises(looped.ConfigError, match="is of another run"):
+        with pytest.raises(looped.ConfigError, match="has results of another run"):
             run(spec_of(seed=7), finished[0], corpus)
 
     def test_on_another_corpus_than_it_was_begun_on(self, corpus, tmp_path, monkeypatch):
@@ -281,7 +283,7 @@ class TestStops:
             with pytest.raises(ZeroDivisionError):
                 run(spec_of(), tmp_path, corpus)
         other = replace(corpus, manifest=corpus.manifest | {"sha256": "0" * 64})
-        with pytest.raises(looped.ConfigError, match="begun on the corpus"):
+        with pytest.raises(looped.ConfigError, match=r"corpus: got 000.* was started"):
             run(spec_of(), tmp_path, other)
 
     def test_a_folder_where_nothing_was_trained_is_free(self, corpus, tmp_path):
@@ -295,7 +297,7 @@ class TestStops:
             patch.setattr(trainer.Trainer, "validate", lambda self: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 run(spec_of(), tmp_path, corpus, checkpoint_every=4)
-        newest = checkpoint.steps(tmp_path)[-1]
+        newest = checkpoint.list_checkpoints(tmp_path)[-1]
         (newest / name).write_bytes(b"{")
         with pytest.raises(looped.ConfigError, match=r"step-00000012 is damaged .* delete"):
             run(spec_of(), tmp_path, corpus)
@@ -348,9 +350,7 @@ class TestStops:
     )
     def test_on_settings_that_cannot_be(self, options, message, corpus, tmp_path):
         with pytest.raises(looped.ConfigError, match=message):
-            looped.train(
-                spec_of(), tmp_path, corpus=corpus, progress=False, **{"device": "cpu"} | options
-            )
+            looped.train(spec_of(), tmp_path, corpus=corpus, **{"device": "cpu"} | options)
 
     @pytest.mark.parametrize(
         ("model", "message"),
@@ -368,7 +368,7 @@ class TestStops:
 
     @pytest.mark.parametrize("name", ["laptop", "text@0000"])
     def test_on_another_corpus_than_the_spec_names(self, name, corpus, tmp_path):
-        with pytest.raises(looped.ConfigError, match="the spec says"):
+        with pytest.raises(looped.ConfigError, match="of the spec; give the folder"):
             run(replace(spec_of(), corpus=name), tmp_path, corpus)
 
     def test_on_a_card_that_is_not_there(self):
@@ -411,12 +411,29 @@ class TestTrackers:
             run(spec_of(), tmp_path, corpus, trackers=["wandb"])
 
 
-def test_progress_without_a_terminal_is_a_few_log_lines(corpus, tmp_path, caplog):
+def step_lines(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.getMessage().startswith("step ")]
+
+
+def test_progress_is_a_few_log_lines_by_default(corpus, tmp_path, caplog):
     caplog.set_level("INFO", logger="looped")
-    looped.train(spec_of(steps=60), tmp_path, corpus=corpus, device="cpu", progress=None)
-    told = [r.getMessage() for r in caplog.records if r.getMessage().startswith("step ")]
-    assert len(told) == metrics.LOG_LINES
-    assert "tok/s" in told[-1]
+    run(spec_of(steps=60), tmp_path, corpus)
+    lines = step_lines(caplog)
+    assert len(lines) == trainer.LOG_LINES
+    assert "tok/s" in lines[-1]
+
+
+def test_a_progress_function_gets_every_step_in_place_of_log_lines(corpus, tmp_path, caplog):
+    caplog.set_level("INFO", logger="looped")
+    calls = []
+    run(spec_of(steps=6), tmp_path, corpus, progress=lambda *call: calls.append(call))
+    assert calls == [(step, 6) for step in range(1, 7)]
+    assert not step_lines(caplog)
+
+
+def test_the_version_of_the_code_is_read_without_torch():
+    code = "import sys; from looped.training.hardware import code_version; code_version()"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules"], check=True)
 
 
 def test_rows_of_a_pass_divide_those_of_a_process():
@@ -491,7 +508,7 @@ class TestProcesses:
         # gloo may abort at exit after all is done: the record judges, not the exit code
         records = [path for path in tmp_path.glob("*.json") if path.name != names.SPEC]
         assert records, done.stderr
-        record = looped.read_record(records[0])
+        record = read_record(records[0])
         assert record.provenance.stretches[-1].n_processes == 2
         np.testing.assert_allclose(losses(tmp_path), losses(undisturbed[0]), rtol=1e-4)
         expected = undisturbed[1]["result"]["val_loss"]

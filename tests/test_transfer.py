@@ -4,8 +4,10 @@ import math
 
 import pytest
 
-from looped import ModelConfig, transfer
-from looped.recipes import laptop_run, paper_run, run_at
+from looped import ModelConfig, accounting, transfer
+from looped.studies.base import run_at
+from looped.studies.laptop import laptop_run
+from looped.studies.paper import paper_run, reference_tokens
 
 ADAMW = ("embed", "unembed", "norm", "lanes")
 BASE = {"matrix": 0.014, "embed": 0.3, "unembed": 0.004, "norm": 0.005, "lanes": 0.01}
@@ -58,11 +60,11 @@ def test_factors_compose_and_invert(factor):
 def test_reference_horizons_are_ten_tokens_per_executed_parameter():
     d = 640
     block = 12 * d**2 + 2 * d
-    assert transfer.paper_reference_tokens(1) == 10 * (20 * block + 3 * d)
+    assert reference_tokens(1) == 10 * (20 * block + 3 * d)
     looped = 10 * ((4 + 4 * 4) * block + 4 * 2 * d**2 + 3 * d)
     for n_recur in (2, 4, 8):
-        assert transfer.paper_reference_tokens(n_recur) == looped
-    assert 983_315_200 == transfer.paper_reference_tokens(1)
+        assert reference_tokens(n_recur) == looped
+    assert 983_315_200 == reference_tokens(1)
     assert 1_016_083_200 == looped
 
 
@@ -78,7 +80,7 @@ def test_decay_can_end_at_zero_or_stay():
 
 def test_executed_parameters_count_the_loop_as_often_as_it_runs():
     plain, looped = (paper_run(10, r, n_tokens=262_144).model for r in (1, 4))
-    assert transfer.executed_params(looped) - transfer.executed_params(plain) == 4 * 2 * 640**2
+    assert accounting.executed_params(looped) - accounting.executed_params(plain) == 4 * 2 * 640**2
 
 
 @pytest.mark.parametrize(("n_recur", "reference"), [(1, 983_315_200), (4, 1_016_083_200)])

@@ -21,10 +21,11 @@ import torch
 import typer
 
 from looped.bench.train import GPU_WIDTHS, PASSES, STEPS, Setting, bench_config, measure
-from looped.config import ModelConfig, d_model_of_width
+from looped.config import ModelConfig
 from looped.files import write_whole
 from looped.model.attention import available_backends, choose_backend
 from looped.model.looped_lm import LoopedLM
+from looped.studies.paper import d_model_of_width
 from looped.training.distributed import choose_device
 from looped.training.hardware import code_version, hardware_name, versions
 

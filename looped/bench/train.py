@@ -26,9 +26,10 @@ from rich.progress import track
 from rich.table import Table
 
 from looped import accounting
-from looped.config import ModelConfig, d_model_of_width, paper_config
+from looped.config import ModelConfig
 from looped.errors import ConfigError
-from looped.recipes import run_at
+from looped.studies.base import run_at
+from looped.studies.paper import d_model_of_width, paper_config
 
 STEPS = 5
 CPU_D_MODELS = [64, 128]

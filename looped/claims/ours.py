@@ -21,13 +21,13 @@ from looped.claims.studies import (
     study_runs,
     study_se,
 )
-from looped.config import paper_config
 from looped.diagnose.equivalence import equivalence
 from looped.fitting.fit import fit
 from looped.fitting.summary import residual_summary
 from looped.laws.optimal import power_law_exponents
-from looped.registry.paper import published_claims
+from looped.registry import published
 from looped.registry.stacks import runs_at_width
+from looped.studies.paper import paper_config
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ def _why_interval() -> str:
 
 
 def _why_valley() -> str:
-    published = published_claims().set_index("id")["value"]
-    held = {name: float(published[f"{name}_page"]) for name in ("E", "alpha", "beta")}
+    printed = published.claims().set_index("id")["value"]
+    held = {name: float(printed[f"{name}_page"]) for name in ("E", "alpha", "beta")}
     valley = fit(study_runs(), "joint", SPLIT, starts=100, fix=held)
     excess = valley.objective / study_fit().objective - 1
     return (

@@ -9,7 +9,7 @@ from looped.fitting.fit import fit
 from looped.fitting.isoflop import isoflop_minima, loss_gaps
 from looped.fitting.result import Bootstrap, FitResult
 from looped.fitting.sensitivity import propagate_se
-from looped.registry import load_runs
+from looped.registry.read import load_runs
 
 SPLIT = "fitted"
 """The split from which the published φ follow."""

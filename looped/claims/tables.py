@@ -11,9 +11,9 @@ import pandas as pd
 from looped import accounting
 from looped.claims.ours import OURS, WHY, Ours
 from looped.claims.studies import STUDIES, study_fit, study_se
-from looped.config import d_model_of_width, paper_config
-from looped.registry.paper import published_claims, published_counts
+from looped.registry import published
 from looped.splits import SPLITS
+from looped.studies.paper import d_model_of_width, paper_config
 
 REPRODUCED, WITHIN_READING = "reproduced", "reproduced within the reading"
 DIFFERS, REPORTED = "differs", "reported only"
@@ -29,7 +29,7 @@ def claims_table() -> pd.DataFrame:
         ours_low, ours_high, reading_se). `difference` is ours minus published, of the number that
         is farthest off in units of its last printed digit.
     """
-    rows = [_row(claim) for claim in published_claims().to_dict("records")]
+    rows = [_row(claim) for claim in published.claims().to_dict("records")]
     return pd.DataFrame(rows)
 
 
@@ -40,7 +40,7 @@ def split_table() -> pd.DataFrame:
         One row a study and split: study, split, phi, objective, r2, n_runs, published, printed
         (the same with its digits, as text), reproduced.
     """
-    printed = published_claims().set_index("id")["value"]
+    printed = published.claims().set_index("id")["value"]
     rows = []
     for study, (claim, selection) in STUDIES.items():
         for split in SPLITS:
@@ -65,7 +65,7 @@ def split_table() -> pd.DataFrame:
 
 def published_range(claim: str) -> tuple[float, float]:
     """Ends of a published range, such as that of `phi_interval`."""
-    row = published_claims().set_index("id").loc[claim]
+    row = published.claims().set_index("id").loc[claim]
     return float(row["low"]), float(row["high"])
 
 
@@ -80,7 +80,7 @@ def count_table() -> pd.DataFrame:
         flops_published (training FLOPs per token, as text).
     """
     rows = []
-    for count in published_counts().itertuples():
+    for count in published.counts().itertuples():
         config = paper_config(d_model_of_width(count.width), count.n_recur)
         rows.append(
             {

@@ -17,8 +17,8 @@ from looped.cli.grid import app as grid
 from looped.cli.ingest import ingest_command
 from looped.cli.shift import delta_phi_command, plan_command
 from looped.cli.train import train_command
-from looped.config import d_model_of_width, paper_config
 from looped.laws import get_form
+from looped.studies.paper import BATCH_TOKENS, d_model_of_width, paper_config
 
 app = typer.Typer(
     cls=opt.OneLineErrors,
@@ -115,7 +115,9 @@ def _counts(config, budget) -> list[tuple[str, float, str]]:
         ("overhead_training", training - 1, "of r = 1"),
     ]
     if budget is not None:
-        rows.append(("n_tokens", accounting.tokens_at_budget(config, budget), "tokens"))
+        rows.append(
+            ("n_tokens", accounting.tokens_at_budget(config, budget, BATCH_TOKENS), "tokens")
+        )
     return rows
 
 

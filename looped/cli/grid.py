@@ -13,12 +13,12 @@ from rich.live import Live
 from looped.cli import options as opt
 from looped.cli import show
 from looped.cli.train import ensure_corpus
-from looped.grids import cost_table, get_grid
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
 from looped.launching.folder import WORK, grid_status, summary
 from looped.launching.job import TrainOptions
 from looped.paths import own_runs_dir
+from looped.studies import cost_table, get_grid
 
 WATCH_SECONDS = 2.0
 SHOWN = ["run_id", "case", "n_recur", "d_model", "budget", "state", "progress"]

@@ -8,10 +8,10 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 import looped
-from looped.config import VARIANTS
 from looped.errors import FitError, TrainingError
 from looped.fitting import SOLVERS
 from looped.fitting.bootstrap import METHODS
+from looped.variants import VARIANTS
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 """Exit codes; FAILED: no usable estimate, or a run that could not go on."""

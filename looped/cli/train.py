@@ -4,19 +4,25 @@ import inspect
 import json
 import logging
 import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import looped
 from looped.cli import options as opt
 from looped.cli import show
-from looped.recipes import RECIPES
+from looped.launching.folder import RunFolder
 from looped.registry.record import RunRecord
 from looped.spec import RunSpec
+from looped.studies import RECIPES
 
 STOPPED = "stopped; the same command goes on from the last checkpoint"
 
@@ -97,21 +103,41 @@ def train_command(
     if first:
         logging.info("run %s in %s: %s steps", spec.run_id, run, f"{spec.n_steps:,}")
     try:
-        record = looped.train(
-            spec,
-            run,
-            corpus=corpus,
-            device=device,
-            attention=attention,
-            compile=compile,
-            micro_rows=micro_rows,
-            checkpoint_every=checkpoint_every,
-            trackers=tracker or (),
-        )
+        with _bar(spec, run, first and sys.stderr.isatty()) as progress:
+            record = looped.train(
+                spec,
+                run,
+                corpus=corpus,
+                device=device,
+                attention=attention,
+                compile=compile,
+                micro_rows=micro_rows,
+                checkpoint_every=checkpoint_every,
+                progress=progress,
+                trackers=tracker or (),
+            )
     except KeyboardInterrupt as stopped:
         opt.fail(str(stopped) or STOPPED, opt.INTERRUPTED)
     if first:
         _print(record, run, as_json)
+
+
+@contextmanager
+def _bar(spec: RunSpec, run: Path, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Progress bar with the loss and speed of the newest step; None if it is not shown."""
+    if not shown:
+        yield None
+        return
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=spec.n_steps)
+
+        def show_step(done: int, total: int) -> None:
+            last = RunFolder(spec, run).last_step()
+            text = f"loss {last['loss']:.4f}  {last['tokens_per_second']:,.0f} tok/s"
+            bar.update(task, completed=done, description=text)
+
+        yield show_step
 
 
 def make_spec(preset: str, **settings) -> RunSpec:

@@ -30,35 +30,33 @@ def plain_of(config: ModelConfig) -> ModelConfig:
     )
 
 
-def equivalence(
-    fit: FitResult | Law, config: ModelConfig
-) -> dict[str, float | tuple[float, float]]:
+def equivalence(fit: FitResult | Law, config: ModelConfig) -> dict[str, float]:
     """Unique parameters of a looped model and of its plain equivalents (appendix F.4).
 
     By the law two models with equal effective parameters have equal loss at any D, and the
     effective parameters of a plain model are its N.
 
     Returns:
-        n_params (unique), n_params_effective (of the plain model of equal loss), its interval
-        n_params_effective_interval if the fit has one, and n_params_equal_cost (of the plain
-        model of equal training FLOPs per token); all without embeddings. The split `fitted` spreads
-        an injection over plain models too, so that under it the effective parameters of a plain
-        model are not exactly its N (0.1 % in the paper's stacks).
+        n_params (unique), n_params_effective (of the plain model of equal loss), with
+        n_params_effective_low and _high if the fit has an interval, and n_params_equal_cost (of the
+        plain model of equal training FLOPs per token); all without embeddings. The split `fitted`
+        spreads an injection over plain models too, so that under it the effective parameters of a
+        plain model are not exactly its N (0.1 % in the paper's stacks).
 
     Raises:
         ValueError: a fit of a law without φ.
     """
     law = _law_with_phi(fit)
     at = runs_at_width(config, config.d_model, n_tokens=1.0)
-    found: dict[str, float | tuple[float, float]] = {
+    found = {
         "n_params": float(at["n_params"].iloc[0]),
         "n_params_effective": float(law.n_eff(at)[0]),
         "n_params_equal_cost": _plain_n_params(config),
     }
     if isinstance(fit, FitResult) and fit.interval is not None:
         # N_eff rises with φ, so the ends of one interval are the ends of the other
-        low, high = (float(law.at(phi=p).n_eff(at)[0]) for p in fit.interval.interval("phi"))
-        found["n_params_effective_interval"] = (low, high)
+        for name, phi in zip(("low", "high"), fit.interval.interval("phi"), strict=True):
+            found[f"n_params_effective_{name}"] = float(law.at(phi=phi).n_eff(at)[0])
     return found
 
 

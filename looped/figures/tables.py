@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from looped.figures.download import csv_link
-from looped.quantities import MISSING, quantity
+from looped.quantities import MISSING, QUANTITIES, quantity
 
 BREAKS = {r"(?<=\w) = (?=[\d.])": "\u00a0=\u00a0", r"(?<=\de)-(?=\d)": "\u2011"}
 """Places of a cell where no line may end (inside `r = 4`, in an exponent) -> what replaces them."""
@@ -61,8 +61,14 @@ class Table:
 
 
 def table(
-    frame: pd.DataFrame, *, name: str, caption: str, formats: dict[str, str] | None = None
-) -> Table:
+    frame: pd.DataFrame,
+    *,
+    name: str,
+    caption: str,
+    formats: dict[str, str] | None = None,
+    like: str | None = None,
+    missing: str = "",
+) -> "Table | Note":
     """Numbered table of the rows of `frame` (without its index); the last expression of a cell.
 
     Headings and formats are those of `looped.quantities.QUANTITIES`; floats of unknown columns
@@ -76,6 +82,8 @@ def table(
         name: label that {numref} refers to, and file name of the download.
         caption: MyST text on one line; may hold numbers, mathematics and citations.
         formats: column -> Python format specification, where the one of `QUANTITIES` does not fit.
+        like: quantity whose format applies to all columns that `QUANTITIES` does not know.
+        missing: remark that replaces a table without rows.
 
     Raises:
         ValueError: a name that cannot be a label, no caption, or a format for a column that the
@@ -88,10 +96,16 @@ def table(
         raise ValueError(f"table {name!r} has no caption: write a sentence that says what it shows")
     if unknown := sorted(set(formats) - set(frame.columns)):
         raise ValueError(f"table {name!r}: formats for {unknown}, but columns {list(frame)}")
+    if frame.empty and missing:
+        return note(missing)
+    default = QUANTITIES[like].format if like else ""
+    known = {column: quantity(str(column)) for column in frame}
+    specs = {column: about.format if about else default for column, about in known.items()}
+    specs |= formats
     intervals = _intervals(frame)
     shown = [column for column in frame if column not in sum(intervals.values(), ())]
-    head = [about.symbol if (about := quantity(str(c))) else str(c) for c in shown]
-    columns = [_cells(frame, column, intervals.get(column, ()), formats) for column in shown]
+    head = [about.symbol if (about := known[column]) else str(column) for column in shown]
+    columns = [_cells(frame, [c, *intervals.get(c, ())], specs[c]) for c in shown]
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in shown]
     cells = [[_unbroken(cell) for cell in row] for row in [head, *zip(*columns, strict=True)]]
     return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
@@ -142,17 +156,13 @@ def _intervals(frame: pd.DataFrame) -> dict[Hashable, tuple[Hashable, Hashable]]
     return {name: pair for name, pair in ends.items() if set(pair) <= set(names)}
 
 
-def _cells(
-    frame: pd.DataFrame, column: Hashable, ends: tuple[Hashable, ...], formats: dict[str, str]
-) -> list[str]:
-    about = quantity(str(column))
-    spec = formats.get(column, about.format if about else "")
-    values = _texts(frame[column], spec)
+def _cells(frame: pd.DataFrame, columns: list[Hashable], spec: str) -> list[str]:
+    """Texts of an estimate, with its interval if `columns` also names the ends."""
+    values, *ends = [_texts(frame[column], spec) for column in columns]
     if not ends:
         return values
-    known = frame[[column, *ends]].notna().all(axis=1)
-    rows = zip(values, *(_texts(frame[end], spec) for end in ends), known, strict=True)
-    return [f"{value} [{low},\u00a0{high}]" if k else value for value, low, high, k in rows]
+    rows = zip(values, *ends, frame[columns].notna().all(axis=1), strict=True)
+    return [f"{value} [{low},\u00a0{high}]" if known else value for value, low, high, known in rows]
 
 
 def _texts(column: pd.Series, spec: str) -> list[str]:

@@ -13,6 +13,7 @@ from looped.training.names import LOCK, METRICS
 WORK = Path("work")
 FAILURE = "failure.txt"
 LAST_BYTES = 4096  # hold more than one line of metrics
+SHOWN = ("run_id", "case", "n_recur", "variant", "d_model", "budget", "n_tokens", "seed")
 STATES = ("done", "running", "failed", "stopped", "waiting")
 
 
@@ -109,15 +110,9 @@ def _row(folder: RunFolder) -> dict:
     left = spec.train.n_tokens - last.get("tokens", 0)
     running = state == "running" and speed
     record = json.loads(folder.record.read_text()) if state == "done" else None
+    row = spec.row()
     return {
-        "run_id": spec.run_id,
-        "case": spec.case,
-        "n_recur": spec.model.n_recur,
-        "variant": spec.model.variant,
-        "d_model": spec.model.d_model,
-        "budget": spec.nominal_budget,
-        "n_tokens": spec.train.n_tokens,
-        "seed": spec.train.seed,
+        **{name: row[name] for name in SHOWN},
         "state": state,
         "progress": 1.0 if record else last.get("step", 0) / spec.n_steps,
         "tokens_per_second": record["result"]["tokens_per_second"] if record else speed,

@@ -63,7 +63,7 @@ class Job:
         if self.processes == 1:
             import looped
 
-            looped.train(run.spec, run.path, progress=None, **asdict(self.options))
+            looped.train(run.spec, run.path, **asdict(self.options))
             return
         path = run.path / "asked.json"
         path.write_text(json.dumps(self.spec))

@@ -31,7 +31,7 @@ def optima(law: "Law", stack: ModelConfig, budgets: np.ndarray) -> pd.DataFrame:
     def loss(log_width: np.ndarray) -> np.ndarray:
         return law.loss(runs_at_width(stack, np.exp(log_width), budget=budgets))
 
-    log_width = _minimise(loss, np.full(len(budgets), LOG_WIDTHS[0]), LOG_WIDTHS[1])
+    log_width = _minimise(loss, *(np.full(len(budgets), end) for end in LOG_WIDTHS))
     at_end = np.min([np.abs(log_width - end) for end in LOG_WIDTHS], axis=0) < 1e-3
     if at_end.any():
         first = at_end.argmax()
@@ -56,10 +56,9 @@ def optima(law: "Law", stack: ModelConfig, budgets: np.ndarray) -> pd.DataFrame:
 
 
 def _minimise(
-    function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: float
+    function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
     """Golden-section search of many minima at the same time: one function call per step."""
-    high = np.full_like(low, high)
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)
     while (high - low).max() > TOLERANCE:

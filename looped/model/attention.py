@@ -1,11 +1,11 @@
-"""Causal attention, and the choice of the kernel that computes it.
+"""Causal attention, and the choice of its kernel.
 
     sdpa     torch's own kernels, on every device
     flash2   FlashAttention 2, package flash_attn (arXiv 2307.08691): Ampere, Ada
     flash3   FlashAttention 3 through torch (arXiv 2407.08608): Hopper
     flash4   FlashAttention 4 through torch: Blackwell, also runs on Hopper
 
-The kernels agree up to rounding, so which one runs is no part of a run's spec.
+The kernels agree up to rounding, so the choice is not part of a run's spec.
 Shapes: B batch, T time, H heads, K d_head.
 """
 
@@ -17,32 +17,33 @@ from functools import cache
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.nn import attention as torch_attention
 
-from looped.errors import ConfigError
+from looped.errors import ConfigError, pick
 
 LOG = logging.getLogger("looped")
 
 
-def attend(q_BTHK, k_BTHK, v_BTHK, backend: str = "sdpa"):
-    """softmax(q kᵀ / √K) v, where position t sees positions up to t. Returns o_BTHK."""
+def attend(q_BTHK: Tensor, k_BTHK: Tensor, v_BTHK: Tensor, backend: str = "sdpa") -> Tensor:
+    """o_BTHK = softmax(q kᵀ / √K) v, where position t sees the positions up to t."""
     return BACKENDS[backend].function(q_BTHK, k_BTHK, v_BTHK)
 
 
 def choose_backend(
     requested: str, device: torch.device, dtype: torch.dtype, d_head: int = 128
 ) -> str:
-    """Backend for tensors of this kind: the one requested, or with `auto` the chip's best.
+    """Name of the backend for tensors of this kind: `requested`, or for `auto` the fastest.
 
-    The choice is logged once a process (logger `looped`).
+    The choice is logged once per process (logger `looped`).
 
     Raises:
-        ConfigError: an unknown backend, or a requested one that cannot run here.
+        ConfigError: an unknown backend, or a backend that cannot run on this device.
     """
     device = torch.device(device)
-    name = _fastest(device, dtype, d_head) if requested == "auto" else requested
-    if name not in BACKENDS:
-        raise ConfigError(f"attention: got {name!r}, expected 'auto' or one of {sorted(BACKENDS)}")
+    name = pick("attention", requested, ("auto", *BACKENDS))
+    if name == "auto":
+        name = _fastest(device, dtype, d_head)
     if why_not := _why_not(name, device, dtype, d_head):
         raise ConfigError(
             f"attention: {name!r} cannot run on {device} with {dtype}: {why_not}; "
@@ -54,17 +55,18 @@ def choose_backend(
 
 
 def available_backends(device: torch.device) -> dict[str, str | None]:
-    """Backend -> None if it can run on the device, else the reason why not."""
+    """Backend -> None if it can run on the device, else the reason why it cannot."""
     device = torch.device(device)
     return {name: _why_not(name, device, torch.bfloat16, 128) for name in BACKENDS}
 
 
-def _fastest(device, dtype, d_head):
-    best = PREFERRED.get(_capability(device), "sdpa")
+def _fastest(device: torch.device, dtype: torch.dtype, d_head: int) -> str:
+    capability = _capability(device)
+    best = "sdpa" if capability is None else PREFERRED.get(capability, "sdpa")
     return "sdpa" if _why_not(best, device, dtype, d_head) else best
 
 
-def _why_not(name, device, dtype, d_head):
+def _why_not(name: str, device: torch.device, dtype: torch.dtype, d_head: int) -> str | None:
     backend = BACKENDS[name]
     if backend.module is None:
         return None
@@ -79,18 +81,18 @@ def _why_not(name, device, dtype, d_head):
     return _import_problem(backend.module, backend.attribute)
 
 
-def _capability(device):
+def _capability(device: torch.device) -> tuple[int, int] | None:
     if device.type != "cuda" or not torch.cuda.is_available():
         return None
     return torch.cuda.get_device_capability(device)
 
 
 @cache
-def _import_problem(module, attribute):
-    """Why a package cannot be used; None if it can.
+def _import_problem(module: str, attribute: str) -> str | None:
+    """Why a function cannot be imported; None if it can.
 
-    Looking for the package alone would not do: FlashAttention 4 installs a folder `flash_attn`
-    that has none of FlashAttention 2's functions.
+    It is not enough to find the package: FlashAttention 4 installs a folder `flash_attn` without
+    the functions of FlashAttention 2.
     """
     try:
         getattr(importlib.import_module(module), attribute)
@@ -100,12 +102,12 @@ def _import_problem(module, attribute):
 
 
 @cache
-def _announce(name, device):
+def _announce(name: str, device: str) -> None:
     LOG.info("attention backend on %s: %s", device, name)
 
 
-def _activate(impl):
-    """Put torch's flash kernel in the state that the backend expects; it is one per process."""
+def _activate(impl: str | None) -> None:
+    """Switch torch's flash kernel, which is global to the process, to the backend's."""
     if torch_attention.current_flash_attention_impl() == impl:
         return
     if impl is None:
@@ -114,19 +116,19 @@ def _activate(impl):
         torch_attention.activate_flash_attention_impl(impl)
 
 
-def _sdpa(q_BTHK, k_BTHK, v_BTHK):
+def _sdpa(q_BTHK: Tensor, k_BTHK: Tensor, v_BTHK: Tensor) -> Tensor:
     q_BHTK, k_BHTK, v_BHTK = (x.transpose(1, 2) for x in (q_BTHK, k_BTHK, v_BTHK))
     o_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
     return o_BHTK.transpose(1, 2)
 
 
-def _torch_flash(q_BTHK, k_BTHK, v_BTHK):
+def _torch_flash(q_BTHK: Tensor, k_BTHK: Tensor, v_BTHK: Tensor) -> Tensor:
     # Without the restriction, torch would silently fall back to another kernel.
     with torch_attention.sdpa_kernel(torch_attention.SDPBackend.FLASH_ATTENTION):
         return _sdpa(q_BTHK, k_BTHK, v_BTHK)
 
 
-def _flash2(q_BTHK, k_BTHK, v_BTHK):
+def _flash2(q_BTHK: Tensor, k_BTHK: Tensor, v_BTHK: Tensor) -> Tensor:
     from flash_attn import flash_attn_func
 
     return flash_attn_func(q_BTHK, k_BTHK, v_BTHK, causal=True)
@@ -134,9 +136,9 @@ def _flash2(q_BTHK, k_BTHK, v_BTHK):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backend:
-    """A kernel, and what it needs. `module` None: nothing but torch."""
+    """A kernel and its requirements. `module` None: torch alone is enough."""
 
-    function: Callable
+    function: Callable[[Tensor, Tensor, Tensor], Tensor]
     module: str | None = None
     attribute: str = "flash_attn_func"
     runs_on: Callable[[tuple[int, int]], bool] = bool
@@ -178,4 +180,4 @@ PREFERRED = {
     (9, 0): "flash3",
     (10, 0): "flash4",
 }
-"""Compute capability -> what `auto` takes if it is installed; torch's SDPA otherwise."""
+"""Compute capability -> backend of `auto` if it is installed; otherwise `auto` is sdpa."""

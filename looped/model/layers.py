@@ -1,21 +1,29 @@
-"""The layers that the prelude, the loop block and the coda are made of.
+"""The layers of prelude, loop block and coda.
 
 Shapes: B batch, T time, D d_model, H heads, K d_head. A matrix is stored [out, in].
 
-Each module that owns parameters names their optimiser group in `group`. Under bf16 autocast the
-products with matrices and the attention run in bf16; the residual stream x_BTD, the norms and the
-rotation stay in the parameters' precision.
+Each module with parameters names their optimiser group in `group`. Under bf16 autocast, matrix
+products and attention run in bf16; the residual stream x_BTD, the norms and the rotation stay in
+the precision of the parameters.
 """
+
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from looped.config import ModelConfig
 from looped.model.attention import attend
 
+if TYPE_CHECKING:
+    from looped.model.decoding import Slot
+
 NORM_EPS = 1e-6
 ROTARY_BASE = 10_000
+
+Rotary = tuple[Tensor, Tensor]
+"""Cosine and signed sine of the rotation angles (`rotary_tables`)."""
 
 
 class Matrix(nn.Module):
@@ -26,12 +34,12 @@ class Matrix(nn.Module):
         self.group = group
         self.weight = nn.Parameter(torch.empty(d_out, d_in))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight)
 
 
 class Embedding(nn.Module):
-    """Vector of each token, weight [V, D]."""
+    """Token embedding, weight [V, D]."""
 
     group = "embed"
 
@@ -39,7 +47,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
 
-    def forward(self, tokens_BT):
+    def forward(self, tokens_BT: Tensor) -> Tensor:
         return F.embedding(tokens_BT, self.weight)
 
 
@@ -52,15 +60,15 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(d_model))
 
-    def forward(self, x_BTD):
+    def forward(self, x_BTD: Tensor) -> Tensor:
         return F.rms_norm(x_BTD, self.scale.shape, self.scale, NORM_EPS)
 
 
-def rotary_tables(positions: torch.Tensor, d_head: int, dtype: torch.dtype):
+def rotary_tables(positions: Tensor, d_head: int, dtype: torch.dtype) -> Rotary:
     """Cosine and signed sine of position · 10000^(-2i / K): [..., T, 1, K] for positions [..., T].
 
-    Made anew in each forward pass, which costs nothing beside a layer: no buffer that a change of
-    device or precision could spoil, and nothing in the state dict.
+    Every forward pass computes them again, at a small fraction of the cost of a layer. So there is
+    no buffer to move between devices or precisions, and nothing to store in the state dict.
     """
     channel = torch.arange(0, d_head, 2, device=positions.device, dtype=dtype)
     angle = positions[..., None, None].to(dtype) * ROTARY_BASE ** (-channel / d_head)
@@ -68,8 +76,8 @@ def rotary_tables(positions: torch.Tensor, d_head: int, dtype: torch.dtype):
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
-def rotate(x_BTHK, rotary):
-    """Turn channel pair (i, i + K/2) by the angle of the position (arXiv 2104.09864)."""
+def rotate(x_BTHK: Tensor, rotary: Rotary) -> Tensor:
+    """Rotate channel pair (i, i + K/2) by the angle of the position (arXiv 2104.09864)."""
     cos, sin = rotary
     return x_BTHK * cos + x_BTHK.roll(x_BTHK.shape[-1] // 2, dims=-1) * sin
 
@@ -85,13 +93,15 @@ class Attention(nn.Module):
         self.value = Matrix(d_model, d_model)
         self.out = Matrix(d_model, d_model)
 
-    def forward(self, x_BTD, rotary, backend="sdpa", slot=None):
+    def forward(
+        self, x_BTD: Tensor, rotary: Rotary, backend: str = "sdpa", slot: "Slot | None" = None
+    ) -> Tensor:
         heads = (*x_BTD.shape[:2], -1, self.d_head)
         q_BTHK, k_BTHK, v_BTHK = (
             matrix(x_BTD).view(heads) for matrix in (self.query, self.key, self.value)
         )
-        # The norm follows the rotation and has no scale; under autocast both are in fp32, and
-        # the kernels want one precision for all three.
+        # The norm follows the rotation and has no scale. Under autocast both are in fp32, while
+        # the kernels require one precision for all three tensors.
         q_BTHK, k_BTHK = (
             F.rms_norm(rotate(x, rotary), (self.d_head,), eps=NORM_EPS).to(v_BTHK.dtype)
             for x in (q_BTHK, k_BTHK)
@@ -111,7 +121,7 @@ class MLP(nn.Module):
         self.up = Matrix(d_model, 4 * d_model)
         self.down = Matrix(4 * d_model, d_model)
 
-    def forward(self, x_BTD):
+    def forward(self, x_BTD: Tensor) -> Tensor:
         active = F.relu(self.up(x_BTD))
         return self.down(active * active)
 
@@ -126,13 +136,15 @@ class Block(nn.Module):
         self.norm_mlp = RMSNorm(config.d_model)
         self.mlp = MLP(config.d_model)
 
-    def forward(self, x_BTD, rotary, backend="sdpa", slot=None):
+    def forward(
+        self, x_BTD: Tensor, rotary: Rotary, backend: str = "sdpa", slot: "Slot | None" = None
+    ) -> Tensor:
         """x_BTD after the layer.
 
         Args:
-            rotary: tables of `rotary_tables`.
+            rotary: result of `rotary_tables`.
             backend: name in `looped.model.attention.BACKENDS`.
-            slot: place in a cache whose keys are attended to as well, in decoding.
+            slot: cached keys and values of earlier positions, in decoding.
         """
         x_BTD = x_BTD + self.attention(self.norm_attention(x_BTD), rotary, backend, slot)
         return x_BTD + self.mlp(self.norm_mlp(x_BTD))

@@ -1,14 +1,15 @@
-"""The record of a finished run: written once, whole or not at all; read as a row of the table.
+"""The record of a finished run: one JSON file, written once and atomically, read as a table row.
 
-A record says what was asked for (`spec`), what it cost (`counts`, `flops`), what came out
-(`val_loss` with its standard error over the rows of the validation split), and where it comes from
-(seed, versions, hashes of text and tokenizer, kind of hardware). It names no host and no user.
+A record states the specification of the run (`spec`), its cost (`counts`, `flops`), its result
+(`val_loss` with a standard error over the rows of the validation split) and its origin (seed,
+versions, checksums of text and tokenizer, kind of hardware). It names no host and no user.
 """
 
 import os
 import re
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -17,10 +18,10 @@ from looped import accounting
 from looped.errors import ConfigError, RecordError
 from looped.files import write_whole
 from looped.paths import runs_dir
-from looped.registry.schema import STACK, validate
+from looped.registry.schema import validate
 from looped.spec import RunSpec
 
-SCHEMA = 1
+SCHEMA_VERSION = 1
 """Version of the record's layout."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -32,7 +33,7 @@ class _Part(BaseModel):
 
 
 class Result(_Part):
-    """What the run ended with; losses in nats per token."""
+    """The result at the end of the run; losses in nats per token."""
 
     val_loss: Positive
     # over validation rows, taken as independent; two runs on the same rows differ by less
@@ -43,12 +44,12 @@ class Result(_Part):
     n_steps: Annotated[int, Field(gt=0)]
     epochs: Positive  # passes over the training split
     flops: Positive  # achieved: n_tokens x flops_per_token
-    seconds: Positive  # of training, over all processes started, without validation
+    seconds: Positive  # training time summed over all starts, without validation
     tokens_per_second: Positive
 
 
-class Stretch(_Part):
-    """Steps of a run that were trained in one way; a run that is resumed elsewhere has several."""
+class Segment(_Part):
+    """Consecutive steps on one hardware and software setup; a resumed run can have several."""
 
     first_step: Annotated[int, Field(ge=0)]  # counted from 0
     hardware: str  # kind of processor or card
@@ -57,31 +58,31 @@ class Stretch(_Part):
     attention: str
     compiled: bool
     versions: dict[str, str]
-    code: str  # version of this package, with the commit where it is known
+    code: str  # version of this package, with the commit if it is known
 
 
 class Provenance(_Part):
-    """Where the result comes from."""
+    """Origin of the result."""
 
     created: str  # UTC date and time of the end, ISO 8601
-    resumed: Annotated[int, Field(ge=0)]  # times that the run went on from a checkpoint
-    stretches: Annotated[list[Stretch], Field(min_length=1)]
+    resumed: Annotated[int, Field(ge=0)]  # number of times the run resumed from a checkpoint
+    stretches: Annotated[list[Segment], Field(min_length=1)]
     corpus_sha256: Sha256
     tokenizer_sha256: Sha256
 
 
 class RunRecord(_Part):
-    """One run: `spec` as of `RunSpec.to_dict`, counts as of `looped.counts`."""
+    """One run: `spec` as in `RunSpec.to_dict`, `counts` as in `looped.counts`."""
 
-    schema_version: Literal[SCHEMA] = SCHEMA
+    schema_version: Literal[1] = SCHEMA_VERSION
     run_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
-    spec: dict
+    spec: dict[str, Any]
     counts: dict[str, float]
     result: Result
     provenance: Provenance
 
     @model_validator(mode="after")
-    def _is_of_its_spec(self):
+    def _is_consistent(self) -> "RunRecord":
         spec = self.run_spec
         if spec.run_id != self.run_id:
             raise ValueError(f"run_id {self.run_id} is not that of its spec, {spec.run_id}")
@@ -89,50 +90,39 @@ class RunRecord(_Part):
             raise ValueError(
                 f"n_tokens {self.result.n_tokens} is not the spec's {spec.train.n_tokens}"
             )
+        for name, count in accounting.counts(spec.model).items():
+            if self.counts.get(name) != count:
+                raise ValueError(
+                    f"count {name} {self.counts.get(name)} is not the accounting's {count}"
+                )
         return self
 
-    @property
+    @cached_property
     def run_spec(self) -> RunSpec:
         """The spec as an object."""
         return RunSpec.from_dict(self.spec)
 
-    def row(self) -> dict:
+    def row(self) -> dict[str, Any]:
         """This run as a row of the table of runs (`looped.registry.schema`)."""
-        spec = self.run_spec
-        model = spec.model
-        return {
-            "case": spec.case,
-            "n_recur": model.n_recur,
-            "d_model": model.d_model,
-            "variant": model.variant,
-            "bptt": model.bptt,
-            "budget": spec.nominal_budget,
-            "n_params_once": accounting.n_params_once(model),
-            "n_params_rec": accounting.n_params_rec(model),
-            "n_params": accounting.n_params(model),
-            "n_tokens": self.result.n_tokens,
-            "flops_per_token": accounting.flops_per_token(model),
-            **{name: getattr(model, name) for name in STACK},
+        return self.run_spec.row() | {
             "val_loss": self.result.val_loss,
             "val_loss_se": self.result.val_loss_se,
-            "seed": spec.train.seed,
-            "run_id": self.run_id,
             "source": "measured",
         }
 
 
 def write_record(record: RunRecord, folder: str | Path) -> Path:
-    """Write `folder/RUN_ID.json`, whole or not at all; a record that is there is never replaced.
+    """Write `folder/RUN_ID.json` atomically; an existing record is never replaced.
 
     Raises:
-        FileExistsError: the run is recorded there already.
+        FileExistsError: the folder already has a record of this run.
     """
     path = Path(folder) / f"{record.run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write_whole(aside, record.model_dump_json(indent=2) + "\n")
-        os.link(aside, path)  # unlike a rename, it fails where the name is taken
+        os.link(aside, path)  # unlike a rename, a link fails if the name exists
     except FileExistsError:
         raise FileExistsError(
             f"{path} is recorded already; remove it first to record the run again"
@@ -143,7 +133,7 @@ def write_record(record: RunRecord, folder: str | Path) -> Path:
 
 
 def is_record(path: Path) -> bool:
-    """Whether a file is named like a record, as others in a run's folder are not."""
+    """Whether a file has the name of a record; other files of a run's folder do not."""
     return re.fullmatch(r"[0-9a-f]{16}\.json", path.name) is not None
 
 
@@ -151,7 +141,7 @@ def read_record(path: str | Path) -> RunRecord:
     """The record at `path`.
 
     Raises:
-        RecordError: not a record, or one that contradicts itself.
+        RecordError: not a record, or a record that contradicts itself.
     """
     try:
         return RunRecord.model_validate_json(Path(path).read_text())
@@ -168,10 +158,10 @@ def read_record(path: str | Path) -> RunRecord:
 
 
 def load_records(source: str | Path) -> list[RunRecord]:
-    """All records of a folder of `runs/`, by its name, or of a folder by its path.
+    """All records of a folder in `runs/` (by its name), or of any folder (by its path).
 
     Raises:
-        RecordError: a record that cannot be read, or no record there.
+        RecordError: a record that cannot be read, or a folder without records.
     """
     named = runs_dir() / source
     folder = named if named.is_dir() else Path(source)
@@ -184,5 +174,5 @@ def load_records(source: str | Path) -> list[RunRecord]:
 
 
 def read_records(folder: str | Path) -> pd.DataFrame:
-    """The table of all runs recorded in a folder, by name of their files. See `load_records`."""
+    """The table of all runs recorded in a folder, sorted by file name. See `load_records`."""
     return validate(pd.DataFrame([record.row() for record in load_records(folder)]))

@@ -8,9 +8,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from looped import accounting
-from looped.config import ModelConfig, paper_config
+from looped.accounting import STACK
+from looped.config import ModelConfig
 from looped.errors import ConfigError
-from looped.registry.schema import STACK
+from looped.studies.paper import paper_config
 
 
 def runs_at_width(

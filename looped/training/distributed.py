@@ -1,4 +1,4 @@
-"""The processes of a run: alone, or those that torchrun started, each with its share of a batch."""
+"""Processes of a run: one process, or those of torchrun, which share each batch."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ from looped.errors import ConfigError
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those of the run."""
+    """This process and the number of processes of the run."""
 
     rank: int
     world_size: int
@@ -22,30 +22,30 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes the files."""
+        """True for the process that writes the files."""
         return self.rank == 0
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """Sum of `values` over the processes, on every one of them."""
+        """Sum of `values` over all processes, in place."""
         if self.world_size > 1:
             dist.all_reduce(values)
         return values
 
     def wait(self) -> None:
-        """Until all processes have come to this point."""
+        """Wait until all processes have reached this point."""
         if self.world_size > 1:
             dist.barrier()
 
 
 @contextmanager
 def connected(device: str = "auto") -> Iterator[Ranks]:
-    """The processes that torchrun started, connected while the block runs; else this one alone.
+    """The processes that torchrun started, connected inside the block; otherwise this process.
 
     Args:
         device: auto (a card if there is one), cpu, cuda, or cuda:N.
 
     Raises:
-        ConfigError: a card is asked for and there is none.
+        ConfigError: an unknown device, or cuda without a card.
     """
     world_size = int(os.environ.get("WORLD_SIZE", 1))
     chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", 0)), world_size)
@@ -64,7 +64,11 @@ def connected(device: str = "auto") -> Iterator[Ranks]:
 
 
 def choose_device(device: str, local_rank: int = 0, world_size: int = 1) -> torch.device:
-    """The device of a process: with several processes, the card of its own number."""
+    """The device of a process; with several processes, the card with its local rank.
+
+    Raises:
+        ConfigError: an unknown device, or cuda without a card.
+    """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

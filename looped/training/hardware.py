@@ -1,14 +1,19 @@
-"""What a run ran on and with: kind of processor or card, its peak, versions. No host, no user."""
+"""Hardware and software of a run: kind of processor or card, peak FLOP/s, versions.
+
+It records no host name and no user name.
+"""
 
 import platform
 import re
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from looped.paths import PACKAGE
+
+if TYPE_CHECKING:
+    import torch
 
 PEAK_FLOPS = {
     "GH200": 989e12,
@@ -28,10 +33,10 @@ PEAK_FLOPS = {
 PACKAGES = ["numpy", "torch", "safetensors", "tokenizers", "flash-attn", "flash-attn-4"]
 
 
-def hardware_name(device: torch.device) -> str:
-    """Kind of the card, or of the processor."""
+def hardware_name(device: "torch.device") -> str:
+    """Model name of the card, or of the processor."""
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+        return _card(device)
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text().splitlines():
@@ -40,17 +45,19 @@ def hardware_name(device: torch.device) -> str:
     return platform.processor() or platform.machine()
 
 
-def peak_flops(device: torch.device) -> float | None:
-    """FLOP/s that the card's data sheet promises for dense bf16; None where it is not known."""
+def peak_flops(device: "torch.device") -> float | None:
+    """Dense bf16 FLOP/s of the card by its data sheet; None for other devices."""
     if device.type != "cuda":
         return None
-    name = torch.cuda.get_device_name(device)
+    name = _card(device)
     words = (part for part in PEAK_FLOPS if re.search(rf"\b{part}\b", name))
     return PEAK_FLOPS.get(max(words, key=len, default=""))
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that take part in training."""
+    """Versions of Python, CUDA, and the packages used in training."""
+    import torch
+
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -63,16 +70,22 @@ def versions() -> dict[str, str]:
 
 
 def code_version() -> str:
-    """Version of this package, with the commit of its checkout where there is one."""
+    """Version of this package, with the git commit if it runs from a checkout."""
     described = version("looped")
     try:
         if Path(_git("rev-parse", "--show-toplevel")) != PACKAGE.parent:
-            return described  # installed inside a checkout of something else
+            return described  # installed inside the checkout of another project
         commit = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(PACKAGE))
     except (OSError, subprocess.CalledProcessError):
         return described
     return f"{described}+g{commit}{'.changed' if changed else ''}"
+
+
+def _card(device: "torch.device") -> str:
+    import torch
+
+    return torch.cuda.get_device_name(device)
 
 
 def _git(*arguments: str) -> str:

@@ -1,16 +1,16 @@
 """`looped.train`: from a spec to a record.
 
-A run works in a folder of its own:
+The folder of a run:
 
-    spec.json      what is trained
-    metrics.jsonl  one line a step (`looped.training.metrics`)
-    checkpoints/   the newest few (`looped.training.checkpoint`)
-    RUN_ID.json    the record, once the run has finished
+    spec.json      the spec
+    metrics.jsonl  one line per step (`looped.training.metrics`)
+    checkpoints/   the newest checkpoints (`looped.training.checkpoint`)
+    RUN_ID.json    the record of the finished run
 """
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -22,16 +22,16 @@ from looped.errors import ConfigError
 from looped.files import write_whole
 from looped.registry.record import RunRecord, is_record, read_record, write_record
 from looped.spec import RunSpec
-from looped.training.checkpoint import steps
+from looped.training.checkpoint import list_checkpoints
 from looped.training.distributed import connected
 from looped.training.names import LOCK, SPEC
 from looped.training.trainer import Trainer
 
 PACKED = "-packed"
-"""What a source of rows that are packed already adds to the name of the text."""
+"""Suffix of the name of a source whose rows are already packed."""
 
 LOCK_SECONDS = 2.0
-"""Wait for a lock: who only looks whether a run is held holds it for a moment."""
+"""Lock timeout: status checks take the lock briefly."""
 
 logger = logging.getLogger("looped")
 
@@ -47,33 +47,35 @@ def train(
     micro_rows: int | None = None,
     checkpoint_every: int | None = None,
     keep: int = 2,
-    progress: bool | None = None,
+    progress: Callable[[int, int], None] | None = None,
     trackers: Sequence[str] = (),
 ) -> RunRecord:
-    """Train a model as its spec says, or go on where an earlier call stopped.
+    """Train the model of a spec, or resume where an earlier call stopped, and return the record.
 
-    A recorded run is not run again: its record is returned. Started by torchrun, every process
-    calls this and takes its share of each batch. The arguments after `workdir` change how fast the
-    result comes and what is shown; on one CPU process a run that was stopped and resumed ends
-    with the same bits as one that was not.
+    A run that has a record is not trained again. Under torchrun, all processes call this function
+    and share each batch. The arguments after `workdir` change the speed and what is shown, not the
+    result. On one CPU process, a run that was stopped and resumed is bitwise equal to an
+    uninterrupted run.
 
     Args:
-        spec: what to train, on how many tokens of which corpus.
-        workdir: folder of this run alone; made if it is not there.
+        spec: model, training settings, number of tokens and name of the corpus.
+        workdir: folder of this run; it is created if it does not exist.
         corpus: a prepared corpus or its folder; None for the default folder of `spec.corpus`.
-        device: auto, cpu, cuda or cuda:N. On a card matrix products run in bf16.
-        attention: auto, or a name of `looped.model.attention`.
-        compile: compile each block (pays on runs of more than a few minutes).
-        micro_rows: rows of one pass forward and backward; the gradients of a batch add up.
-        checkpoint_every: steps between checkpoints; None for about every five minutes.
-        keep: checkpoints that stay.
-        progress: True for a bar, False for silence; None for a bar on a terminal, else log lines.
-        trackers: tensorboard, wandb.
+        device: auto, cpu, cuda or cuda:N. On a card, matrix products run in bf16.
+        attention: auto, or the name of a backend of `looped.model.attention`.
+        compile: compile each block, which saves time in runs of more than a few minutes.
+        micro_rows: rows per forward and backward pass; gradients add up over a batch. None for
+            about 2,048 tokens on a CPU and 16,384 on a card.
+        checkpoint_every: steps between checkpoints; None for about five minutes.
+        keep: number of checkpoints to keep.
+        progress: called with the number of finished steps and the number of all steps. None for
+            20 log lines (logger `looped`, level INFO).
+        trackers: names of experiment trackers: tensorboard, wandb.
 
     Raises:
-        ConfigError: settings that do not go together, or a folder of another run.
-        TrainingError: loss or gradient is no longer finite; no record is written.
-        KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, after a checkpoint.
+        ConfigError: contradictory settings, or a folder of another run.
+        TrainingError: loss or gradient is not finite; no record is written.
+        KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint.
     """
     require_whole("keep", keep, 1)
     if checkpoint_every is not None:
@@ -86,7 +88,7 @@ def train(
         ranks.wait()
         recorded = run / f"{spec.run_id}.json"
         if recorded.is_file():
-            logger.info("%s is recorded already", recorded)
+            logger.info("%s exists already", recorded)
             return read_record(recorded)
         corpus = open_corpus(spec, corpus)
         trainer = Trainer(spec, run, corpus, ranks, attention, compile, micro_rows, keep)
@@ -102,7 +104,7 @@ def open_corpus(spec: RunSpec, corpus: Corpus | str | Path | None) -> Corpus:
     """The prepared corpus of a run, checked against its spec.
 
     Raises:
-        ConfigError: another corpus, rows of another length, or tokens that the model lacks.
+        ConfigError: another corpus, rows of another length, or tokens outside the vocabulary.
     """
     model = spec.model
     source, _, digest = spec.corpus.partition("@")
@@ -113,40 +115,36 @@ def open_corpus(spec: RunSpec, corpus: Corpus | str | Path | None) -> Corpus:
     if corpus.seq_len != model.seq_len or corpus.vocab_size > model.n_vocab:
         raise ConfigError(
             f"corpus: got rows of {corpus.seq_len} tokens and a vocabulary of "
-            f"{corpus.vocab_size}; the model has seq_len={model.seq_len}, {model.n_vocab} tokens; "
-            "prepare the corpus for it"
+            f"{corpus.vocab_size}, expected seq_len={model.seq_len} and at most {model.n_vocab} "
+            "tokens, the model's; prepare the corpus with these sizes"
         )
     same = source in (corpus.source, corpus.source.removesuffix(PACKED))
     if not same or not corpus.sha256.startswith(digest):
         raise ConfigError(
-            f"corpus: {corpus.folder} holds {corpus.source}@{corpus.sha256[:12]}, the spec says "
-            f"{spec.corpus!r}; name the one that is meant"
+            f"corpus: got {corpus.source}@{corpus.sha256[:12]} in {corpus.folder}, expected "
+            f"{spec.corpus!r} of the spec; give the folder of that corpus"
         )
     return corpus
 
 
 def _claim(run: Path, spec: RunSpec) -> None:
-    """Write the spec into the folder, unless another run has got somewhere in it.
+    """Write the spec into the folder, unless the folder has results of another run.
 
     Raises:
-        ConfigError: the folder holds checkpoints or the record of another run.
+        ConfigError: the folder has checkpoints or the record of another run.
     """
-    path = run / SPEC
-    if path.is_file() and path.read_text() != _spec_text(spec):
-        if steps(run) or any(is_record(file) for file in run.glob("*.json")):
+    path, text = run / SPEC, json.dumps(spec.to_dict(), indent=2) + "\n"
+    if path.is_file() and path.read_text() != text:
+        if list_checkpoints(run) or any(is_record(file) for file in run.glob("*.json")):
             raise ConfigError(
-                f"workdir: {run} is of another run than {spec.run_id}; "
-                "give every run a folder of its own"
+                f"workdir: {run} has results of another run than {spec.run_id}; "
+                "use one folder per run"
             )
-    write_whole(path, _spec_text(spec))
-
-
-def _spec_text(spec: RunSpec) -> str:
-    return json.dumps(spec.to_dict(), indent=2) + "\n"
+    write_whole(path, text)
 
 
 @contextmanager
-def _locked(run: Path):
+def _locked(run: Path) -> Iterator[None]:
     run.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(run / LOCK, timeout=LOCK_SECONDS):

@@ -1,23 +1,25 @@
-"""MuonH: Muon whose matrices stay on the sphere on which they started ("Muon-Hyperball").
+"""MuonH: Muon that keeps every matrix at its initial norm ("Muon-Hyperball").
 
     G            gradient of a matrix W
     M            momentum, M <- μ M + (1 - μ) G, with μ = 0.95
-    U            update, the polar factor of (1 - μ) G + μ M (Nesterov): all directions of the
-                 matrix at equal length
+    U            update, the polar factor of (1 - μ) G + μ M (Nesterov): all singular values
+                 are 1
     ρ            ‖W‖ (Frobenius) at the start of training
 
     W <- W - lr ρ U / ‖U‖,  then  W <- ρ W / ‖W‖
 
-The rate is thus the size of a step relative to the matrix, whatever its shape. Weight decay only
-changes ‖W‖, which the projection undoes, so there is none. Sources: paper section 4 and HyperP
-(arXiv 2603.28743); Muon: Jordan et al. 2024.
+The rate is the length of a step relative to the norm of the matrix, whatever its shape. Weight
+decay changes only ‖W‖, which the projection restores, so there is none.
+Sources: paper section 4 and HyperP (arXiv 2603.28743); Muon: Jordan et al. 2024.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from looped.errors import ConfigError
 
@@ -29,63 +31,63 @@ POLAR_EXPRESS = (
     (2.3465413258596377, -1.7097828382687081, 0.42323551169305323),
 )
 """Polar Express (arXiv 2505.16932, algorithm 1): step k maps a singular value σ to aσ + bσ³ + cσ⁵,
-the odd quintic that is closest to 1 on all of [l_k, u_k], where l_1 = 0.001, u_1 = 1. These are
-the five steps with safety and cushion 0.02, as nanochat and modded-nanogpt use them."""
+the odd quintic with the smallest largest distance from 1 on [l_k, u_k], where l_1 = 0.001 and
+u_1 = 1. These five steps use safety and cushion 0.02, as in nanochat and modded-nanogpt."""
 
 SAFETY = 1.02
-"""Divides the singular values before the first step, so that rounding leaves none above 1."""
+"""Divisor of the singular values before the first step: rounding then leaves none above 1."""
 
 TINY = 1e-12
-"""Least norm that is divided by: a matrix without gradient gets no update rather than NaN."""
+"""Smallest divisor: the update of a matrix without gradient is 0 instead of NaN."""
 
 CHUNK = 8
-"""Matrices in one product on a CPU, where the operands of more leave the cache."""
+"""Matrices per product on a CPU: the operands of more matrices do not fit the cache."""
 
 
 class MuonH(torch.optim.Optimizer):
     """Sphere-constrained Muon for matrices of one or several shapes.
 
     Matrices of equal shape are orthogonalised together, in bf16 on a GPU and in fp32 on a CPU.
-    If torch.distributed is initialised, each process orthogonalises its share of every shape and
-    gathers the others'. Momentum is kept by all processes: it follows from the gradients, which
-    they share anyway, so that it needs no communication and a checkpoint holds all of it,
-    whatever the number of processes that go on from there.
+    If torch.distributed is initialised, the processes divide the matrices of each shape among
+    them and gather the results. All processes hold the whole momentum: it depends only on the
+    gradients, which they share, so it needs no communication. A checkpoint is therefore complete,
+    and any number of processes can resume from it.
 
     Args:
-        named_params: pairs of name and matrix, or groups (dicts) of them. The matrices are
-            initialised: their norms are taken here.
+        named_params: pairs of name and matrix, or groups (dicts) of pairs. The matrices must have
+            their initial values, whose norms are stored.
         lr: length of a step relative to the norm of the matrix.
-        momentum: μ, share of the past in the momentum.
+        momentum: μ, the share of the previous momentum in the new one.
 
     Raises:
-        ConfigError: a parameter that is no matrix, or that is zero, so that it has no direction.
+        ConfigError: a parameter is not a matrix, or is zero, so that it has no direction.
     """
 
     def __init__(
         self,
-        named_params: Iterable[tuple[str, torch.nn.Parameter]],
+        named_params: Iterable[tuple[str, torch.nn.Parameter]] | Iterable[dict[str, Any]],
         lr: float = 0.014,
         momentum: float = 0.95,
     ):
-        super().__init__(list(named_params), {"lr": lr, "momentum": momentum})
+        super().__init__(named_params, {"lr": lr, "momentum": momentum})
         for group in self.param_groups:
             norms = torch._foreach_norm([p.detach() for p in group["params"]])
             for name, p, norm in zip(group["param_names"], group["params"], norms, strict=True):
                 if p.ndim != 2:
                     raise ConfigError(
                         f"{name}: got shape {tuple(p.shape)}, expected a matrix; "
-                        "leave other parameters to AdamW"
+                        "use AdamW for other parameters"
                     )
                 if not 0 < norm < torch.inf:
                     raise ConfigError(
-                        f"{name}: got norm {norm.item()}, expected a finite positive one, since "
-                        "the matrix is kept at that norm; initialise it first"
+                        f"{name}: got norm {norm.item()}, expected a finite positive norm, since "
+                        "the matrix keeps it; initialise the matrix first"
                     )
                 self.state[p] = {"momentum": torch.zeros_like(p), "norm": norm}
 
     @torch.no_grad()
-    def step(self, closure=None):
-        """One update of every matrix that has a gradient."""
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update every matrix that has a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -95,9 +97,9 @@ class MuonH(torch.optim.Optimizer):
                 self._update(params, group["lr"], group["momentum"])
         return loss
 
-    def _update(self, params, lr, momentum):
-        """Step of matrices of one shape."""
-        grads = [p.grad for p in params]
+    def _update(self, params: list[Tensor], lr: float, momentum: float) -> None:
+        """Update matrices of one shape."""
+        grads = [p.grad for p in params if p.grad is not None]
         moments = [self.state[p]["momentum"] for p in params]
         norms = [self.state[p]["norm"] for p in params]
         torch._foreach_lerp_(moments, grads, 1 - momentum)
@@ -109,10 +111,10 @@ class MuonH(torch.optim.Optimizer):
         torch._foreach_mul_(params, ratios)
 
 
-def orthogonalize(stack: torch.Tensor) -> torch.Tensor:
-    """Polar factors, up to the accuracy of five Polar Express steps, of matrices [n, rows, cols].
+def orthogonalize(stack: Tensor) -> Tensor:
+    """Approximate polar factors of matrices [n, rows, cols], by five Polar Express steps.
 
-    Singular values from 0.001 of the Frobenius norm on end within 0.16 of 1, smaller ones lower.
+    Singular values of at least 0.001 of the Frobenius norm end within 0.16 of 1, others lower.
     """
     if stack.shape[-2] > stack.shape[-1]:
         return orthogonalize(stack.mT).mT
@@ -125,35 +127,35 @@ def orthogonalize(stack: torch.Tensor) -> torch.Tensor:
     return x.to(stack.dtype)
 
 
-def _orthogonalize_shared(stack):
+def _orthogonalize_shared(stack: Tensor) -> Tensor:
     """`orthogonalize`, with the matrices divided among the processes."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return _orthogonalize_(stack)
     n, rows, cols = stack.shape
     ranks = dist.get_world_size()
     share = -(-n // ranks)
-    mine = stack.new_zeros(share, rows, cols)  # the last shares may be short of matrices
-    given = stack[dist.get_rank() * share :][:share]
-    mine[: len(given)] = _orthogonalize_(given)
+    mine = stack.new_zeros(share, rows, cols)  # the last shares may have fewer matrices
+    matrices = stack[dist.get_rank() * share :][:share]
+    mine[: len(matrices)] = _orthogonalize_(matrices)
     gathered = stack.new_empty(ranks * share, rows, cols)
     dist.all_gather_into_tensor(gathered, mine)
     return gathered[:n]
 
 
-def _orthogonalize_(stack):
+def _orthogonalize_(stack: Tensor) -> Tensor:
     """`orthogonalize` in place."""
     for chunk in stack.split(len(stack) if stack.is_cuda else CHUNK):
         chunk.copy_(orthogonalize(chunk))
     return stack
 
 
-def _norm(stack):
-    """Frobenius norms [n, 1, 1] of matrices, none of them zero."""
+def _norm(stack: Tensor) -> Tensor:
+    """Frobenius norms [n, 1, 1] of matrices, at least TINY."""
     return torch.linalg.vector_norm(stack, dim=(-2, -1), keepdim=True).clamp_min(TINY)
 
 
-def _by_shape(params):
-    stacks = defaultdict(list)
+def _by_shape(params: list[Tensor]) -> Iterable[list[Tensor]]:
+    stacks: dict[torch.Size, list[Tensor]] = defaultdict(list)
     for p in params:
         if p.grad is not None:
             stacks[p.shape].append(p)

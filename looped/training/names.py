@@ -1,4 +1,4 @@
-"""Names of the files in a run's folder, for those that look into it without torch."""
+"""Names of the files in the folder of a run, readable without torch."""
 
 SPEC = "spec.json"
 METRICS = "metrics.jsonl"

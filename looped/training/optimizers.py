@@ -1,15 +1,16 @@
-"""The optimisers of a run, as one: MuonH for matrices, AdamW for everything else.
+"""Optimisers of a run: MuonH for matrices, AdamW for all other parameters.
 
-    matrix     matrices of the blocks, and the injection's     MuonH
+    matrix     matrices of the blocks and of the injection     MuonH
     embed      token embedding                                 AdamW
     unembed    output matrix                                   AdamW
     norm       scales of the norms                             AdamW
     lanes      scalars of hyperconnections                     AdamW
 
-Rates of the first step come from `looped.transfer`; all groups then decay together.
+`looped.transfer` determines the rates of the first step; then all rates decay by the same factor.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Optimizers:
-    """MuonH and AdamW of one run, stepped and stored together. Made by `build_optimizers`."""
+    """MuonH and AdamW of one run as one optimiser; see `build_optimizers`."""
 
     def __init__(self, spec: RunSpec, parts: dict[str, torch.optim.Optimizer]):
         self.spec = spec
@@ -31,13 +32,13 @@ class Optimizers:
         self.set_rates(0)
 
     def set_rates(self, step: int) -> None:
-        """Give every group its rate at a step, counted from 0."""
+        """Set the rate of every group for a step, counted from 0."""
         factor = transfer.decay(step, self.spec.n_steps, self.spec.train.lr_final)
         for group in self._groups():
             group["lr"] = factor * self.first_rates[group["group"]]
 
     def rates(self) -> dict[str, float]:
-        """Rate of the next step by parameter group; groups without parameters are left out."""
+        """Rate of the next step by parameter group; groups without parameters are absent."""
         return {group["group"]: group["lr"] for group in self._groups()}
 
     def step(self) -> None:
@@ -46,28 +47,28 @@ class Optimizers:
             part.step()
 
     def zero_grad(self) -> None:
-        """Drop all gradients."""
+        """Delete all gradients."""
         for part in self.parts.values():
             part.zero_grad(set_to_none=True)
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         """State of every optimiser by name: tensors, numbers and names only."""
         return {name: part.state_dict() for name, part in self.parts.items()}
 
-    def load_state_dict(self, state: dict) -> None:
-        """Take up `state_dict` of the same spec's optimisers; rates follow from the step."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state of the optimisers; the rates are set at each step."""
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
 
-    def _groups(self):
+    def _groups(self) -> Iterator[dict[str, Any]]:
         return (group for part in self.parts.values() for group in part.param_groups)
 
 
 def build_optimizers(model: "LoopedLM", spec: RunSpec) -> Optimizers:
-    """Optimisers of an initialised model by the settings of its run.
+    """The optimisers of a run for a model with initial weights.
 
     Raises:
-        ConfigError: a matrix that is zero, so that MuonH cannot keep its norm.
+        ConfigError: a matrix is zero, so that MuonH cannot keep its norm.
     """
     groups = {
         name: {"params": list(params.items()), "group": name}
@@ -75,6 +76,7 @@ def build_optimizers(model: "LoopedLM", spec: RunSpec) -> Optimizers:
         if params
     }
     train = spec.train
+    parts: dict[str, torch.optim.Optimizer]
     parts = {"muonh": MuonH([groups.pop("matrix")], momentum=train.momentum)}
     if groups:
         parts["adamw"] = torch.optim.AdamW(

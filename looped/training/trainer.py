@@ -1,12 +1,14 @@
-"""One run in progress: model, optimisers, position, and this process's part of each batch."""
+"""Training loop of one run: model, optimisers, position, and this process's share of a batch."""
 
-import signal
-import threading
+import logging
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,22 +19,29 @@ from looped.data.order import batch_indices, rank_part
 from looped.errors import ConfigError, TrainingError
 from looped.model.attention import choose_backend
 from looped.model.looped_lm import LoopedLM
-from looped.registry.record import Provenance, Result, RunRecord, Stretch
+from looped.registry.record import Provenance, Result, RunRecord, Segment
 from looped.spec import RunSpec
 from looped.training import hardware
 from looped.training.distributed import Ranks
-from looped.training.metrics import Display, Metrics, tail_loss
+from looped.training.metrics import Metrics, tail_loss
 from looped.training.names import CHECKPOINTS
 from looped.training.optimizers import build_optimizers
+from looped.training.signals import stop_signals
 from looped.training.validate import to_tokens, validate
 
 CHECKPOINT_SECONDS = 300
 PASS_TOKENS = {"cpu": 2048, "cuda": 16_384}
-"""Tokens of one pass forward and backward, unless `micro_rows` says otherwise."""
+"""Tokens per forward and backward pass, by kind of device, unless `micro_rows` is set."""
+LOG_LINES = 20
+"""Log lines of a whole run without a progress callable."""
+
+Progress = Callable[[int, int], None]
+LogStep = Callable[[dict[str, float]], None]
+logger = logging.getLogger("looped")
 
 
 class Trainer:
-    """A run in progress: model, optimisers, its position, and this process's part of the work."""
+    """One run in one process: model, optimisers, position, and share of each batch."""
 
     def __init__(
         self,
@@ -56,8 +65,8 @@ class Trainer:
             self.model.compile_blocks()
         self.optimizer = build_optimizers(self.model, spec)
         self.state = checkpoints.restore(run, corpus.sha256, self.model, self.optimizer)
-        self._begin_stretch()
-        self.loss = _Loss(self.model)
+        self._begin_segment()
+        self.loss: Any = _Loss(self.model)
         if ranks.world_size > 1:
             ids = [ranks.device.index] if on_card else None
             self.loss = DistributedDataParallel(self.loss, device_ids=ids)
@@ -66,34 +75,36 @@ class Trainer:
         if self.peak:
             self.peak *= ranks.world_size
 
-    def run_steps(self, checkpoint_every, progress, trackers) -> None:
-        """All steps that are left, with a checkpoint now and then and one at the end."""
+    def run_steps(
+        self, checkpoint_every: int | None, progress: Progress | None, trackers: Sequence[str]
+    ) -> None:
+        """Run the remaining steps, with checkpoints at intervals and at the end."""
         saved = time.perf_counter()
-        with _told(self, progress, trackers) as (tell, sync_told), _stop_signals() as stopped:
+        with _log(self, progress, trackers) as (log_step, flush), stop_signals() as stopped:
             while self.state.step < self.spec.n_steps:
                 begin = time.perf_counter()
                 due = checkpoint_every is None and begin - saved > CHECKPOINT_SECONDS
                 loss, norm, stop, due = self.step(stopped.is_set(), due)
                 self.state.seconds += (took := time.perf_counter() - begin)
-                tell(self._metrics(loss, norm, took))
+                log_step(self._metrics(loss, norm, took))
                 done = self.state.step == self.spec.n_steps
                 regular = checkpoint_every and self.state.step % checkpoint_every == 0
                 if done or stop or due or regular:
-                    sync_told()
+                    flush()
                     self.save()
                     saved = time.perf_counter()
                 if stop and not done:
                     raise KeyboardInterrupt(
                         f"stopped at step {self.state.step} of {self.spec.n_steps}; "
-                        "the same call goes on from there"
+                        "the same call resumes there"
                     )
 
     def step(self, stop: bool = False, due: bool = False) -> tuple[float, float, bool, bool]:
-        """One optimiser step over this process's part of the batch.
+        """One optimiser step, on this process's share of the batch.
 
         Returns:
-            (loss of the whole batch, gradient norm, whether any process was told to stop, whether
-            any thinks that a checkpoint is due), the same on all processes.
+            (loss of the whole batch, gradient norm, whether any process has received a stop
+            signal, whether any process reports a due checkpoint), the same on all processes.
         """
         index = self.state.step
         batch = rank_part(
@@ -104,42 +115,42 @@ class Trainer:
             self.ranks.world_size,
         )
         passes = batch.reshape(-1, self.micro_rows)
-        told = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
+        shared = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
         for number, rows in enumerate(passes, start=1):
             last = number == len(passes)
             with nullcontext() if last or self.ranks.world_size == 1 else self.loss.no_sync():
                 loss = self._pass(rows) / len(passes)
                 loss.backward()
-            told[0] += loss.detach() / self.ranks.world_size
-        told[1], told[2] = stop, due
-        loss, stop, due = self.ranks.sum(told).tolist()
-        norm = self._checked_norm(loss)
+            shared[0] += loss.detach() / self.ranks.world_size
+        shared[1], shared[2] = stop, due
+        mean_loss, any_stop, any_due = self.ranks.sum(shared).tolist()
+        norm = self._checked_norm(mean_loss)
         self.optimizer.set_rates(index)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state.step += 1
-        return loss, norm, stop > 0, due > 0
+        return mean_loss, norm, any_stop > 0, any_due > 0
 
-    def _pass(self, rows):
+    def _pass(self, rows: np.ndarray) -> torch.Tensor:
         batch = to_tokens(self.corpus.train.rows(rows), self.ranks.device)
         on_card = self.ranks.device.type == "cuda"
         with torch.autocast("cuda", torch.bfloat16) if on_card else nullcontext():
             return self.loss(batch)
 
-    def _checked_norm(self, loss) -> float:
-        named = dict(self.model.named_parameters())
-        norms = torch.stack(torch._foreach_norm([p.grad for p in named.values()]))
+    def _checked_norm(self, loss: float) -> float:
+        named = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
+        norms = torch.stack(torch._foreach_norm(list(named.values())))
         total = norms.norm().item()
         if not (total < float("inf") and loss < float("inf")):
             wrong = [n for n, norm in zip(named, norms, strict=True) if not norm.isfinite()]
             where = f"gradient of {', '.join(wrong[:3])}" if wrong else "gradient norm"
             raise TrainingError(
                 f"step {self.state.step}: loss {loss}, {where} is not finite; the last checkpoint "
-                f"is kept in {self.run / CHECKPOINTS}. Lower the learning rate"
+                f"remains in {self.run / CHECKPOINTS}. Lower the learning rate"
             )
         return total
 
-    def _metrics(self, loss, norm, took) -> dict[str, float]:
+    def _metrics(self, loss: float, norm: float, took: float) -> dict[str, float]:
         return {
             "step": self.state.step,
             "tokens": self.state.step * self.spec.batch_tokens,
@@ -150,8 +161,14 @@ class Trainer:
             "tokens_per_second": self.spec.batch_tokens / took,
         }
 
+    def describe(self, values: dict[str, float]) -> str:
+        """Loss, speed and, on known cards, model FLOPs utilisation of a step."""
+        speed = values["tokens_per_second"]
+        text = f"loss {values['loss']:.4f}  {speed:,.0f} tok/s"
+        return f"{text}  MFU {speed * self.flops_per_token / self.peak:.1%}" if self.peak else text
+
     def save(self) -> None:
-        """Write a checkpoint; every process takes part, since the optimiser's state is shared."""
+        """Write a checkpoint. All processes must call it."""
         optimizer_state = self.optimizer.state_dict()
         if self.ranks.is_first:
             checkpoints.save(self.run, self.state, self.model, optimizer_state, self.keep)
@@ -188,108 +205,81 @@ class Trainer:
             provenance=self._provenance(),
         )
 
-    def _begin_stretch(self) -> None:
-        """Note how the steps from here on are trained, where that is not as before."""
-        stretch = Stretch(
+    def _begin_segment(self) -> None:
+        """Start a new segment if hardware or software differ from those of the last one."""
+        segment = Segment(
             first_step=self.state.step,
             hardware=hardware.hardware_name(self.ranks.device),
             n_processes=self.ranks.world_size,
-            precision=str(self.dtype).removeprefix("torch."),
+            precision="bfloat16" if self.dtype is torch.bfloat16 else "float32",
             attention=self.attention,
             compiled=self.compiled,
             versions=hardware.versions(),
             code=hardware.code_version(),
         ).model_dump()
         known = self.state.stretches
-        if not known or known[-1] | {"first_step": stretch["first_step"]} != stretch:
-            known.append(stretch)
+        if not known or known[-1] | {"first_step": segment["first_step"]} != segment:
+            known.append(segment)
 
     def _provenance(self) -> Provenance:
         return Provenance(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             resumed=self.state.resumed,
-            stretches=self.state.stretches,
+            stretches=[Segment(**segment) for segment in self.state.stretches],
             corpus_sha256=self.corpus.sha256,
             tokenizer_sha256=self.corpus.tokenizer_sha256,
         )
 
 
 class _Loss(torch.nn.Module):
-    """The loss as a module, since gradients are averaged over processes in a module's forward."""
+    """The loss as a module: DistributedDataParallel needs one to average gradients."""
 
-    def __init__(self, model):
+    def __init__(self, model: LoopedLM):
         super().__init__()
         self.model = model
 
-    def forward(self, rows):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
         return self.model.loss(rows)
 
 
-def _micro_rows(spec, ranks, asked) -> int:
-    """Rows of one pass: a divisor of this process's rows, as asked or as large as is usual."""
+def _micro_rows(spec: RunSpec, ranks: Ranks, requested: int | None) -> int:
+    """Rows per pass, a divisor of this process's rows: `requested`, or up to PASS_TOKENS."""
     rows, rest = divmod(spec.train.batch_rows, ranks.world_size)
     if rest:
         raise ConfigError(
             f"batch_rows: got {spec.train.batch_rows} for {ranks.world_size} processes; "
             "use a number of processes that divides it"
         )
-    if asked is not None:
-        if asked < 1 or rows % asked:
+    if requested is not None:
+        if requested < 1 or rows % requested:
             raise ConfigError(
-                f"micro_rows: got {asked}, expected a divisor of the {rows} rows of a process"
+                f"micro_rows: got {requested}, expected a divisor of the {rows} rows of a process"
             )
-        return asked
+        return requested
     usual = max(1, PASS_TOKENS[ranks.device.type] // spec.model.seq_len)
     return max(n for n in range(1, min(rows, usual) + 1) if rows % n == 0)
 
 
 @contextmanager
-def _told(trainer: Trainer, progress, trackers):
-    """Functions: one writes and shows a step's metrics, one brings them to the disk.
-
-    On other processes than the first they do nothing.
-    """
+def _log(
+    trainer: Trainer, progress: Progress | None, trackers: Sequence[str]
+) -> Iterator[tuple[LogStep, Callable[[], None]]]:
+    """Yield (log_step, flush); both do nothing on ranks other than 0."""
     if not trainer.ranks.is_first:
         yield (lambda values: None), (lambda: None)
         return
-    done = trainer.state.step
-    metrics = Metrics(trainer.run, trainer.spec, done, trackers)
-    display = Display(trainer.spec, done, trainer.peak, progress)
+    n_steps = trainer.spec.n_steps
+    metrics = Metrics(trainer.run, trainer.spec, trainer.state.step, trackers)
 
-    def tell(values):
+    def log_step(values: dict[str, float]) -> None:
         metrics.write(values)
-        display.show(values, trainer.flops_per_token)
+        step = trainer.state.step
+        if progress is not None:
+            progress(step, n_steps)
+        elif step % max(1, n_steps // LOG_LINES) == 0:
+            logger.info("step %d of %d: %s", step, n_steps, trainer.describe(values))
 
     try:
-        yield tell, metrics.sync
+        yield log_step, metrics.sync
     finally:
-        display.close()
         metrics.close()
-
-
-@contextmanager
-def _stop_signals():
-    """Event that Ctrl-C and SIGTERM set while the block runs, so that a step ends whole.
-
-    A second signal does what it does elsewhere, and so does one that somebody handles already.
-    """
-    stopped = threading.Event()
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    if threading.current_thread() is not threading.main_thread():
-        usual = {}
-    usual = {number: do for number, do in usual.items() if signal.getsignal(number) == do}
-
-    def restore():
-        for number, do in usual.items():
-            signal.signal(number, do)
-
-    def stop(*_):
-        stopped.set()
-        restore()
-
-    for number in usual:
-        signal.signal(number, stop)
-    try:
-        yield stopped
-    finally:
-        restore()

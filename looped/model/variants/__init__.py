@@ -1,13 +1,13 @@
-"""How the prelude's output enters the recurrences, by the names of `looped.config.VARIANTS`."""
+"""Forward passes of the variants, by the names of `looped.variants.VARIANTS`."""
 
 from looped.model.variants.additive import AdditiveInjection
-from looped.model.variants.base import Variant
+from looped.model.variants.base import VariantModule
 from looped.model.variants.hyperconnect import HyperConnections
 from looped.model.variants.linear import LinearInjection
 from looped.model.variants.none import PlainStack
 from looped.model.variants.passthrough import Passthrough
 
-VARIANT_CLASSES: dict[str, type[Variant]] = {
+VARIANT_CLASSES: dict[str, type[VariantModule]] = {
     "none": PlainStack,
     "linear": LinearInjection,
     "additive": AdditiveInjection,

@@ -1,14 +1,10 @@
-"""The plain stack: the loop block runs once, and there is nothing to inject."""
+"""The plain stack: the loop block runs once, without injection."""
 
-from looped.model.variants.base import Variant
+from looped.model.variants.base import VariantModule
 
 
-class PlainStack(Variant):
-    """One residual stream through all layers, normed once after the last; n_recur = 1 only.
+class PlainStack(VariantModule):
+    """One residual stream through all layers, normalised once after the last; n_recur = 1 only.
 
-    That the stack has prelude, loop and coda is a matter of counting (section 3.3).
+    The division into prelude, loop block and coda only serves the counts (section 3.3).
     """
-
-    loops = False
-
-    any_n_recur = False

@@ -1,7 +1,7 @@
-"""No injection: the prelude reaches the loop through its first recurrence alone."""
+"""No injection: the prelude's output reaches the loop block through the first recurrence only."""
 
-from looped.model.variants.base import Variant
+from looped.model.variants.base import VariantModule
 
 
-class Passthrough(Variant):
-    """h₀ = e, u_t = h_{t-1} (paper appendix, ablation of the injection)."""
+class Passthrough(VariantModule):
+    """h₀ = e, u_t = h_{t-1} (paper table 5)."""

@@ -1,4 +1,4 @@
-"""Runs that others trained, from their file to a checked source of runs."""
+"""Ingest: runs of other projects, from a result file to a checked source of runs."""
 
 from looped.registry.ingest.steps import Ingested, ingest
 

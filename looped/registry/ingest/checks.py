@@ -1,7 +1,7 @@
-"""What is refused before it reaches a fit: other units, placeholders, and circular counts.
+"""Refuse what would distort a fit: losses in other units, placeholders, and circular counts.
 
-Nothing is converted: a wrong guess of the unit would bend every loss alike, and no residual would
-show it. Each message says the conversion to apply.
+Nothing is converted: a wrong guess of the unit would bend all losses alike, and no residual would
+show it. Each message gives the conversion to apply.
 """
 
 import math
@@ -13,12 +13,13 @@ import pandas as pd
 
 from looped.errors import RecordError
 from looped.registry.ingest.columns import Mapped, plain
+from looped.registry.rules import Violation, numbers, refuse
 
 MOST_NATS = 20
-"""Above it a loss is a perplexity or a sum: the loss of chance is ln(vocabulary), about 10."""
+"""A loss above it is a perplexity or a sum: the loss of chance is ln(vocabulary), about 10."""
 
 LEAST_TOKENS = 1e4
-"""Below it tokens are counted in millions or billions."""
+"""Smaller token counts are in millions or billions."""
 
 SAME = 1e-3
 """Relative distance at which parameters count as budget / (6 tokens)."""
@@ -32,22 +33,22 @@ UNITS = {
     "a perplexity": ("ppl|perplexity", "nats per token = ln(perplexity)"),
     "in bits": ("bits?|bpt|log2|base2", f"nats per token = bits per token x {LN_2}"),
 }
-"""Unit -> words in a column's plain name that give it away, and the conversion."""
+"""Unit -> words in a column's plain name that reveal it, and the conversion."""
 
 VALIDATION = "(?:(?:val|valid|validation|eval|test|final|loss)_)*"
-"""What stands before the unit in the name of a column that holds nothing but the loss."""
+"""Words before the unit in the name of a column that holds only the loss."""
 
-PER_TOKEN_OF = {"tokenizer", "tokenizer_name", "vocab_size", "vocab", "val_dataset", "val_set"}
-PER_TOKEN_OF |= {"eval_dataset", "validation_dataset", "validation_set"}
 UNIT_COLUMNS = {"unit", "units", "loss_unit", "loss_units", "val_loss_unit"}
-"""Columns that say of what a loss is the mean."""
+SAME_FOR_ALL = UNIT_COLUMNS | {"tokenizer", "tokenizer_name", "vocab_size", "vocab"}
+SAME_FOR_ALL |= {"val_dataset", "val_set", "eval_dataset", "validation_dataset", "validation_set"}
+"""Columns that define the unit of the loss, and so must have one value in all rows."""
 
 
 def check_units(rows: pd.DataFrame, mapped: Mapped, file: Path) -> None:
-    """Refuse losses that are not in nats per token, or not all of the same tokens.
+    """Refuse losses that are not in nats per token, or not means over the same tokens.
 
     Args:
-        rows: all columns of the file, under its names.
+        rows: all columns of the file, under the file's names.
     """
     if "val_loss" in mapped.origin:
         _refuse_unit(mapped.origin["val_loss"], mapped.origin["val_loss"], file)
@@ -60,45 +61,52 @@ def check_units(rows: pd.DataFrame, mapped: Mapped, file: Path) -> None:
             fix="Name it: --map val_loss=COLUMN",
         )
     for name in rows:
-        if plain(name) in UNIT_COLUMNS | PER_TOKEN_OF:
+        if plain(name) in SAME_FOR_ALL:
             _refuse_mixture(name, rows[name], file)
         if plain(name) in UNIT_COLUMNS:
             _refuse_unit(name, str(rows[name].iloc[0]), file)
 
 
 def check_values(frame: pd.DataFrame, file: Path) -> None:
-    """Refuse placeholders, losses that are no nats, and tokens counted in millions."""
-    loss = numbers(frame, "val_loss")
-    _refuse_row(
-        frame["val_loss"].isna() | np.isinf(loss),
-        frame["val_loss"],
-        "is missing or infinite",
-        "Leave out the rows of runs that diverged or did not end",
-        file,
-    )
-    _refuse_row(
-        loss == 0,
-        frame["val_loss"],
-        "is 0, which no trained model reaches",
-        "0 stands for a run that failed: leave its row out",
-        file,
-    )
-    _refuse_large_losses(frame["val_loss"], loss > MOST_NATS, file)
-    if "n_tokens" in frame:
-        tokens = numbers(frame, "n_tokens")
-        _refuse_row(
+    """Refuse placeholders, losses that are not in nats, and tokens counted in millions."""
+    loss, tokens = numbers(frame, "val_loss"), numbers(frame, "n_tokens")
+    large = loss > MOST_NATS
+    several = "Two units in one column (perplexity and nats), or diverged runs: separate them"
+    perplexities = "They look like perplexities: give ln(perplexity); or a mean instead of a sum"
+    violations = [
+        Violation(
+            frame["val_loss"].isna() | np.isinf(loss),
+            "val_loss",
+            "is missing or infinite",
+            "Leave out the rows of runs that diverged or did not end",
+        ),
+        Violation(
+            loss == 0,
+            "val_loss",
+            "is 0, which no trained model reaches",
+            "0 is the placeholder of a run that failed: leave its row out",
+        ),
+        Violation(
+            large,
+            "val_loss",
+            f"not a loss in nats per token: {large.sum()} of {len(frame)} rows are above "
+            f"{MOST_NATS}",
+            perplexities if large.mean() > 0.5 else several,
+        ),
+        Violation(
             (tokens > 0) & (tokens < LEAST_TOKENS),
-            frame["n_tokens"],
+            "n_tokens",
             "is too few for a training run",
             "Count tokens, not millions or billions: multiply by 1e6 or 1e9",
-            file,
-        )
+        ),
+    ]
+    refuse(violations, frame, file)
 
 
 def check_params_are_counted(frame: pd.DataFrame, file: Path) -> None:
-    """Refuse parameters that are the budget over 6 x tokens in every row.
+    """Refuse parameters that are budget / (6 x tokens) in every row.
 
-    Such an N holds nothing that budget and tokens do not: a law fitted to it is circular.
+    Such an N has no information beyond budget and tokens: a law fitted to it is circular.
     """
     n_params = numbers(frame, "n_params")
     if n_params.isna().all():
@@ -114,14 +122,9 @@ def check_params_are_counted(frame: pd.DataFrame, file: Path) -> None:
         )
 
 
-def numbers(frame: pd.DataFrame, name: str) -> pd.Series:
-    """A column as numbers; missing where it is absent or not a number."""
-    if name not in frame:
-        return pd.Series(np.nan, index=frame.index)
-    return pd.to_numeric(frame[name], errors="coerce").astype(float)
-
-
-def _refuse_unit(column, text, file, before="(^|_)", after="(_|$)"):
+def _refuse_unit(
+    column: str, text: str, file: Path, before: str = "(^|_)", after: str = "(_|$)"
+) -> None:
     for unit, (words, conversion) in UNITS.items():
         if re.search(f"{before}({words}){after}", plain(text)):
             raise RecordError(
@@ -133,7 +136,7 @@ def _refuse_unit(column, text, file, before="(^|_)", after="(_|$)"):
             )
 
 
-def _refuse_mixture(column, values, file):
+def _refuse_mixture(column: str, values: pd.Series, file: Path) -> None:
     kinds = sorted(set(values.dropna().astype(str)))
     if len(kinds) > 1:
         raise RecordError(
@@ -141,30 +144,5 @@ def _refuse_mixture(column, values, file):
             file=file,
             field=column,
             fix="Losses per token compare for one tokenizer and one validation set only: ingest "
-            "each on its own",
-        )
-
-
-def _refuse_large_losses(values, large, file):
-    if not large.any():
-        return
-    share = f"{large.sum()} of {len(values)} rows are above {MOST_NATS}"
-    if large.sum() * 2 > len(values):
-        fix = "They look like perplexities: give ln(perplexity); or a mean in place of a sum"
-    else:
-        fix = "Two units in one column (perplexity and nats), or runs that diverged: part them"
-    _refuse_row(large, values, f"no loss in nats per token: {share}", fix, file)
-
-
-def _refuse_row(refused, values, problem, fix, file):
-    if refused.any():
-        index = refused.idxmax()
-        (value,) = values.loc[[index]].tolist()  # as Python writes it
-        raise RecordError(
-            problem,
-            file=file,
-            row=index + 2,
-            field=values.name,
-            value=None if pd.isna(value) else value,
-            fix=fix,
+            "the runs of each separately",
         )

@@ -1,8 +1,8 @@
-"""Which column of a file is which of ours: as told, by our own names, then by well-known ones.
+"""Find the columns of a file: by the mapping, then by the schema's names, then by aliases.
 
-Names are compared in plain form: `config.` or `summary.` in front and `.value` behind are dropped,
-other characters than letters and digits become `_`, and case counts for single letters only
-(D are tokens, d is a width).
+Names are compared in plain form: without a leading `config.` or `summary.` and a trailing `.value`,
+in lower case, with `_` for all characters but letters and digits. Single letters are case-sensitive
+(D is tokens, d is a width).
 """
 
 import re
@@ -13,15 +13,16 @@ import pandas as pd
 
 from looped.config import ModelConfig
 from looped.errors import RecordError
+from looped.registry.read import check_mapping
 from looped.registry.schema import COLUMNS
 
 MODEL_FIELDS = [*(field.name for field in fields(ModelConfig)), "n_layers"]
-"""What describes an architecture; `n_layers`, the executed depth, may stand in for `n_loop`."""
+"""Fields of an architecture; `n_layers`, the executed depth, can replace `n_loop`."""
 
 KNOWN = list(dict.fromkeys([*COLUMNS, *MODEL_FIELDS]))
 
 NOT_READ = "-"
-"""In a mapping, in place of a column: none of the file's is this one of ours."""
+"""In a mapping, instead of a column: the file has no such column."""
 
 ALIASES = {
     "val_loss": "validation_loss valid_loss eval_loss final_val_loss loss",
@@ -47,32 +48,32 @@ ALIASES = {
     "seed": "random_seed",
     "case": "study",
 }
-"""Our name -> what others call it."""
+"""Name in the schema -> names in other codebases."""
 
 LAST_RESORT = "loss"
-"""Taken for the validation loss only where no other column is: it may be that of training."""
+"""Read as the validation loss only if no other column fits: it may be the training loss."""
 
-MEANT = {
+MEANING = {
     "val_loss": "a mean over validation, in nats per token",
     "n_tokens": "of training",
     "budget": "of training, in FLOPs",
     "n_params": "without embedding and unembedding",
     "n_layers": "executed, not stored",
 }
-"""What a guessed column is taken for, for the reader to agree or not."""
+"""How a guessed column is understood, for the reader to confirm."""
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """The columns of a file that we know, under our names."""
+    """The known columns of a file, under the schema's names."""
 
     frame: pd.DataFrame
-    origin: dict[str, str]  # our name -> the file's
+    origin: dict[str, str]  # name in the schema -> name in the file
     notes: list[str]
 
 
 def plain(name: str) -> str:
-    """A column's name without containers, punctuation and case."""
+    """A column's name in plain form."""
     name = re.sub(r"^(config\.(model\.|train\.)?|summary(_metrics)?\.|model\.)", "", name)
     name = re.sub(r"[^0-9A-Za-z]+", "_", name.removesuffix(".value")).strip("_")
     return name if len(name) == 1 else name.lower()
@@ -82,84 +83,68 @@ def map_columns(frame: pd.DataFrame, mapping: dict[str, str], file: Path) -> Map
     """The known columns of a file's rows.
 
     Args:
-        mapping: our name -> the file's, or NOT_READ; the rest is found by name.
+        mapping: name in the schema -> name in the file, or NOT_READ; other columns are found by
+            their names.
 
     Raises:
-        RecordError: a mapping of unknown names, or two columns that could be the same one.
+        RecordError: unknown names in the mapping, or two columns that fit one name.
     """
-    _check_mapping(frame, mapping, file)
-    told = {ours: theirs for ours, theirs in mapping.items() if theirs != NOT_READ}
-    named = _find(frame, {ours: [ours] for ours in KNOWN}, mapping, file)
-    taken = mapping | named
-    guessed = _find(frame, {o: names.split() for o, names in ALIASES.items()}, taken, file)
-    origin = told | named | guessed
-    notes = [f"mapped: {ours} is {theirs!r}" for ours, theirs in told.items()]
-    notes += _by_name(named)
-    notes += _guesses(guessed)
+    mapped = {name: column for name, column in mapping.items() if column != NOT_READ}
+    check_mapping(mapping, mapped.values(), KNOWN, list(frame), file)
+    named = _find(frame, {name: [name] for name in KNOWN}, mapping, file)
+    aliases = {name: others.split() for name, others in ALIASES.items()}
+    guessed = _find(frame, aliases, mapping | named, file)
+    origin = mapped | named | guessed
+    notes = _notes(mapped, named, guessed)
     notes += _left_out([name for name in frame if name not in origin.values()])
-    return Mapped(pd.DataFrame({o: frame[theirs] for o, theirs in origin.items()}), origin, notes)
+    table = pd.DataFrame({name: frame[column] for name, column in origin.items()})
+    return Mapped(table, origin, notes)
 
 
-def _find(frame, sought, taken, file) -> dict[str, str]:
-    """Our name -> the one column whose plain name is among those sought."""
-    free = [name for name in frame if name not in taken.values()]
+def _find(
+    frame: pd.DataFrame, candidates: dict[str, list[str]], known: dict[str, str], file: Path
+) -> dict[str, str]:
+    """Name in the schema -> the only column whose plain name is a candidate for it."""
+    free = [column for column in frame if column not in known.values()]
     found = {}
-    for ours, names in sought.items():
-        if ours in taken:
+    for name in candidates:
+        if name in known:
             continue
-        columns = [name for name in free if plain(name) in names]
-        better = [name for name in columns if plain(name) != LAST_RESORT]
+        columns = [column for column in free if plain(column) in candidates[name]]
+        better = [column for column in columns if plain(column) != LAST_RESORT]
         if columns:
-            found[ours] = _only(frame, ours, better or columns, file)
+            found[name] = _only(frame, name, better or columns, file)
     return found
 
 
-def _only(frame, ours, columns, file) -> str:
-    if ours in columns:
-        return ours
+def _only(frame: pd.DataFrame, name: str, columns: list[str], file: Path) -> str:
+    if name in columns:
+        return name
     first, *others = columns
     if all(frame[first].equals(frame[other]) for other in others):
         return first
     raise RecordError(
-        f"columns {columns} could each be {ours!r}",
+        f"columns {columns} could each be {name!r}",
         file=file,
-        fix=f"Name the right one: --map {ours}={first}",
+        fix=f"Name the right one: --map {name}={first}",
     )
 
 
-def _check_mapping(frame, mapping, file):
-    if unknown := sorted(set(mapping) - set(KNOWN)):
-        raise RecordError(
-            f"there is no column {unknown} of ours; there are {KNOWN}",
-            file=file,
-            fix="Name one of them on the left of each mapping",
-        )
-    if absent := sorted(set(mapping.values()) - set(frame) - {NOT_READ}):
-        raise RecordError(
-            f"no column {absent}; the file has {list(frame)}",
-            file=file,
-            fix=f"Name one of them on the right of each mapping, or {NOT_READ} for none",
-        )
-
-
-def _by_name(named) -> list[str]:
-    same = [ours for ours, theirs in named.items() if ours == theirs]
-    notes = [f"mapped: {', '.join(same)} by their own names"] if same else []
-    return notes + [f"mapped: {o} is {theirs!r}" for o, theirs in named.items() if o != theirs]
-
-
-def _guesses(guessed) -> list[str]:
-    notes = [
-        f"guessed: {ours} is {theirs!r}" + (f", {MEANT[ours]}" if ours in MEANT else "")
-        for ours, theirs in guessed.items()
-    ]
-    if notes:
-        notes.append(f"guessed: to correct a guess, --map OURS=COLUMN, or OURS={NOT_READ} for none")
+def _notes(mapped: dict[str, str], named: dict[str, str], guessed: dict[str, str]) -> list[str]:
+    same = [name for name, column in named.items() if name == column]
+    renamed = mapped | {name: column for name, column in named.items() if name != column}
+    notes = [f"mapped: {name} is {column!r}" for name, column in renamed.items()]
+    notes += [f"mapped: {', '.join(same)} by the same names"] if same else []
+    for name, column in guessed.items():
+        meaning = f", {MEANING[name]}" if name in MEANING else ""
+        notes.append(f"guessed: {name} is {column!r}{meaning}")
+    if guessed:
+        notes.append(f"guessed: to correct a guess, --map NAME=COLUMN, or NAME={NOT_READ} for none")
     return notes
 
 
-def _left_out(names, shown=8) -> list[str]:
-    if not names:
+def _left_out(columns: list[str], shown: int = 8) -> list[str]:
+    if not columns:
         return []
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return [f"left out: columns {', '.join(map(repr, names[:shown]))}{more}"]
+    more = f" and {len(columns) - shown} more" if len(columns) > shown else ""
+    return [f"left out: columns {', '.join(map(repr, columns[:shown]))}{more}"]

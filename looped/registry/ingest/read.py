@@ -1,17 +1,18 @@
-"""The files of others: CSV, JSON lines, and what Weights & Biases exports in either form.
+"""Read result files: CSV, JSON lines, and exports of Weights & Biases in either format.
 
-A Weights & Biases export is a table with a `Name` and a `State` per run, or one JSON object a run
-with nested `config` and `summary`. Nested objects become columns named by their path:
+An export of Weights & Biases is a table with the columns `Name` and `State`, or one JSON object per
+run with nested `config` and `summary`. Nested objects become columns named by their path:
 `config.model.d_model`, `summary.val/loss`.
 """
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from looped.errors import RecordError
-from looped.registry import _read_csv
+from looped.errors import RecordError, pick
+from looped.registry.read import read_csv
 
 FORMATS = ("csv", "jsonl", "wandb")
 
@@ -19,10 +20,10 @@ TO_JSON_LINES = 'Write one JSON object a line, as DataFrame.to_json(orient="reco
 
 
 def read_table(path: Path, form: str | None = None) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of a file under its own column names, and what was left out.
+    """The rows of a file under its own column names, and notes on what was left out.
 
-    The index counts lines from the second one, which is how `validate` names a row. Runs of a
-    Weights & Biases export that did not finish are left out.
+    The index counts lines from the second one, as `validate` expects. Unfinished runs of a Weights
+    & Biases export are left out.
 
     Args:
         form: one of FORMATS; None recognises JSON by its first character, and an export of
@@ -30,28 +31,32 @@ def read_table(path: Path, form: str | None = None) -> tuple[pd.DataFrame, list[
 
     Raises:
         RecordError: a file that is no such table.
-        ValueError: no such file or form.
+        ValueError: no such file or format.
     """
-    if form not in (None, *FORMATS):
-        raise ValueError(f"format: got {form!r}, expected one of {FORMATS}")
+    if form is not None:
+        pick("format", form, FORMATS)
     if not path.is_file():
         raise ValueError(f"{path}: no such file; give a CSV file or JSON lines")
     nested = form == "jsonl" or (form != "csv" and _begins_with_brace(path))
-    frame = _read_json_lines(path) if nested else _read_csv(path)
+    frame = _read_json_lines(path) if nested else read_csv(path)
     if frame.empty:
         raise RecordError("no runs", file=path, fix="Give at least one run")
-    _refuse_dictionaries_as_text(frame, path)
+    for name in ("config", "summary"):  # DataFrame.to_csv turns nested objects into Python text
+        if name in frame and frame[name].astype(str).str.startswith("{").any():
+            raise RecordError(
+                f"column {name!r} holds dictionaries as text", file=path, fix=TO_JSON_LINES
+            )
     if form == "wandb" or (form is None and _is_of_wandb(frame)):
         return _finished(frame, path)
     return frame, []
 
 
-def _begins_with_brace(path) -> bool:
+def _begins_with_brace(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
 
 
-def _read_json_lines(path) -> pd.DataFrame:
+def _read_json_lines(path: Path) -> pd.DataFrame:
     lines = path.read_text("utf-8-sig").split("\n")
     rows = {i: _parse(line, i + 1, path) for i, line in enumerate(lines) if line.strip()}
     if not rows:
@@ -59,32 +64,22 @@ def _read_json_lines(path) -> pd.DataFrame:
     return pd.json_normalize(list(rows.values())).set_index(pd.Index(list(rows)) - 1)
 
 
-def _parse(line, number, path) -> dict:
+def _parse(line: str, number: int, path: Path) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row, why = json.loads(line), ""
     except json.JSONDecodeError as error:
-        row = error
+        row, why = None, f" ({error})"
     if not isinstance(row, dict):
-        why = f" ({row})" if isinstance(row, json.JSONDecodeError) else ""
         raise RecordError(f"not a JSON object{why}", file=path, row=number, fix=TO_JSON_LINES)
     return row
 
 
-def _refuse_dictionaries_as_text(frame, path):
-    """`DataFrame.to_csv` turns the API's config and summary into Python text."""
-    for name in ("config", "summary"):
-        if name in frame and frame[name].astype(str).str.startswith("{").any():
-            raise RecordError(
-                f"column {name!r} holds dictionaries as text", file=path, fix=TO_JSON_LINES
-            )
-
-
-def _is_of_wandb(frame) -> bool:
+def _is_of_wandb(frame: pd.DataFrame) -> bool:
     parts = {name.partition(".")[0] for name in frame}
     return {"Name", "State"} <= set(frame) or {"config", "summary"} <= parts
 
 
-def _finished(frame, path) -> tuple[pd.DataFrame, list[str]]:
+def _finished(frame: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str]]:
     by_name = {name.lower(): name for name in frame}
     if "state" not in by_name:
         return frame, ["left out: nothing, but the export has no State, so a run may have crashed"]

@@ -1,8 +1,9 @@
-"""From a file of results to a source of runs: read, map, check, complete, validate, write."""
+"""From a result file to a source of runs: read, map, check, complete, validate, write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -17,11 +18,11 @@ from looped.registry.schema import validate
 
 @dataclass(frozen=True)
 class Ingested:
-    """Runs of others as a table of runs."""
+    """The runs of a result file as a table of runs."""
 
     table: pd.DataFrame  # columns of `looped.registry.schema`
     notes: list[str]  # what was mapped, guessed, computed, assumed and left out
-    folder: Path | None  # where they were written; None if they were not
+    folder: Path | None  # the new source; None if nothing was written
 
 
 def ingest(
@@ -29,7 +30,7 @@ def ingest(
     *,
     name: str,
     mapping: Mapping[str, str] | None = None,
-    model: Mapping | None = None,
+    model: Mapping[str, Any] | None = None,
     format: str | None = None,
     out: str | Path | None = None,
     dry_run: bool = False,
@@ -38,18 +39,19 @@ def ingest(
 
     Args:
         file: CSV, JSON lines, or an export of Weights & Biases.
-        name: of the source, and of its folder; `load_runs` then finds it.
-        mapping: our column -> the file's, or "-" for none; the rest is guessed, and said.
-        model: fields of `looped.ModelConfig` that hold for all runs (or n_layers in place of
-            n_loop), to count parameters and FLOPs from.
+        name: name of the source and of its folder, with which `load_runs` finds it.
+        mapping: name in the schema -> name in the file, or "-" for none; the rest is guessed, and
+            the notes list the guesses.
+        model: fields of `looped.ModelConfig` for all runs (or n_layers instead of n_loop), from
+            which parameters and FLOPs are counted.
         format: csv, jsonl or wandb; None to recognise it.
         out: folder of the sources; default: `runs/`.
         dry_run: write nothing.
 
     Raises:
-        RecordError: a file, column or row that cannot be right: names it and says what to do.
-        ConfigError: a model that cannot exist.
-        ValueError: a name that is taken.
+        RecordError: a file, column or row that cannot be right; names it and the remedy.
+        ConfigError: an impossible model.
+        ValueError: a name that exists already.
     """
     file = Path(file)
     folder = target(name, out)
@@ -60,16 +62,16 @@ def ingest(
     frame, counted = complete(mapped.frame, model, file)
     frame, spent = spend(frame, file)
     table = validate(frame, file)
-    notes = [*notes, *mapped.notes, *counted, *spent, _kept(table)]
+    notes = [*notes, *mapped.notes, *counted, *spent, _result(table)]
     if not dry_run:
         write_source(table, folder, file, notes)
     return Ingested(table, notes, None if dry_run else folder)
 
 
-def _kept(table) -> str:
+def _result(table: pd.DataFrame) -> str:
     cases = ", ".join(sorted(table["case"].unique()))
     recurrences = ", ".join(map(str, sorted(table["n_recur"].dropna().unique()))) or "not known"
     return (
-        f"kept: {len(table)} runs; case {cases}; n_recur {recurrences}; "
+        f"result: {len(table)} runs; case {cases}; n_recur {recurrences}; "
         f"{table['budget'].nunique()} budgets; source {', '.join(table['source'].unique())}"
     )

@@ -1,6 +1,5 @@
-"""A source of runs on disk: `runs.csv` and a README that says where it comes from."""
+"""Write a source of runs: `runs.csv`, and a README with the origin of the runs."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -10,15 +9,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from looped.files import sha256, write_whole
 from looped.paths import own_runs_dir
 from looped.registry import SOURCES
 
-TABLE = "runs.csv"
-
 README = """# {name}
 
-Runs that were read from `{file}` with `looped ingest`, checked, and written with the columns of
-the table of runs (`looped.registry.schema`: losses in nats per token, budgets in FLOPs).
+`looped ingest` read these runs from `{file}`, checked them, and wrote them with the columns of the
+table of runs (`looped.registry.schema`: losses in nats per token, budgets in FLOPs).
 
 | | |
 |---|---|
@@ -28,21 +26,21 @@ the table of runs (`looped.registry.schema`: losses in nats per token, budgets i
 | with | looped {version} |
 | runs | {n_runs} |
 
-## What was done
+## Steps
 
 {notes}
 """
 
 
-def target(name: str, out: Path | None) -> Path:
-    """The folder of a new source of this name.
+def target(name: str, out: str | Path | None) -> Path:
+    """The folder of a new source with this name.
 
     Args:
         out: folder of the sources; None for the checkout's `runs/`, or without a checkout for
             `runs/` in the working directory.
 
     Raises:
-        ValueError: no name for a folder, or one that is taken.
+        ValueError: not a name of a folder, or a name that exists already.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ValueError(f"name: got {name!r}, expected letters, digits, - and _")
@@ -53,32 +51,22 @@ def target(name: str, out: Path | None) -> Path:
 
 
 def write_source(table: pd.DataFrame, folder: Path, file: Path, notes: list[str]) -> None:
-    """Write the source, whole or not at all."""
+    """Write the folder of a source atomically: it appears complete or not at all."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed process with the same number
     partial.mkdir(parents=True)
-    try:
-        _write(partial / TABLE, table.to_csv(index=False))
-        _write(partial / "README.md", _readme(table, folder.name, file, notes))
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _write(path, text):
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _readme(table, name, file, notes) -> str:
-    return README.format(
-        name=name,
+    readme = README.format(
+        name=folder.name,
         file=file.name,
-        sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        sha256=sha256(file),
         date=datetime.now(UTC).date().isoformat(),
         version=version("looped"),
         n_runs=len(table),
         notes="\n".join(f"- {note}" for note in notes),
     )
+    try:
+        write_whole(partial / "runs.csv", table.to_csv(index=False))
+        write_whole(partial / "README.md", readme)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
