@@ -161,9 +161,9 @@ def test_bad_arguments_are_refused(runs, fit, arguments, message):
 
 
 def test_runs_of_another_fit_are_refused(runs, fit):
-    with pytest.raises(ValueError, match="give the runs that were fitted"):
+    with pytest.raises(ValueError, match="pass the runs that were fitted"):
         looped.bootstrap(runs[:-1], fit)
-    with pytest.raises(ValueError, match="give the runs that were fitted"):
+    with pytest.raises(ValueError, match="pass the runs that were fitted"):
         looped.bootstrap(runs.assign(val_loss=runs["val_loss"] + 0.01), fit)
 
 
