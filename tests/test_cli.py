@@ -4,10 +4,12 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import looped
@@ -270,3 +272,18 @@ def test_commands_of_the_repository_need_a_checkout(monkeypatch, tmp_path):
     assert result.stderr == (
         "error: looped bench needs a checkout of the repository, not only the package\n"
     )
+
+
+def flags(command, path=()):
+    """(names of a command, its long options) of all commands below `command`."""
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(None):
+            yield from flags(command.get_command(None, name), (*path, name))
+    else:
+        names = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+        yield " ".join(path), sorted(name for name in names if name.startswith("--"))
+
+
+def test_commands_and_their_options_are_those_of_the_list():
+    expected = json.loads(Path(__file__).with_name("cli_flags.json").read_text())
+    assert dict(flags(get_command(app))) == expected
