@@ -18,7 +18,7 @@ venv: $(VENV)/.installed ## create .venv with the pinned dependencies (the other
 train: $(VENV)/.installed-train ## add torch and the laptop corpus: to train models, test the trainer and run all chapters
 
 book: venv ## execute the chapters and build _build/html/index.html (PROFILE=quick for small settings)
-	@$(BIN)/python -m looped.book build --profile $(PROFILE)
+	@$(BIN)/python -m tools.book build --profile $(PROFILE)
 
 test: venv ## check style and layers of the package, and run the tests
 	@$(BIN)/ruff check --quiet .
@@ -30,8 +30,8 @@ lab: $(VENV)/.installed-lab ## open the chapters in JupyterLab
 	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
 
 bench: venv ## measure the speed of the fits and, where torch is installed, of training
-	@$(BIN)/python -m looped.bench fit
-	@if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python -m looped.bench train; \
+	@$(BIN)/python -m benchmarks fit
+	@if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python -m benchmarks train; \
 	  else echo "Training is not measured: torch is not installed (looped[train])"; fi
 
 clean: ## remove the built book, but not .venv

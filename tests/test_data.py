@@ -394,4 +394,4 @@ def test_an_interrupted_command_says_how_to_go_on(monkeypatch, tmp_path):
     monkeypatch.setattr("looped.cli.data.prepare_corpus", stopped)
     found = CliRunner().invoke(app, ["prepare", "--out", str(tmp_path)])
     assert found.exit_code == 130
-    assert "run the same command to go on" in found.stderr
+    assert "run the same command to resume" in found.stderr

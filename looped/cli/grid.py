@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from looped.cli import group, show
 from looped.cli import options as opt
-from looped.cli import show
 from looped.cli.train import ensure_corpus
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
@@ -25,9 +25,11 @@ SHOWN = ["run_id", "case", "n_recur", "d_model", "budget", "state", "progress"]
 SHOWN += ["tokens_per_second", "eta_seconds", "val_loss"]
 
 app = typer.Typer(
-    cls=opt.OneLineErrors,
+    cls=group.OneLineErrors,
     help="Launch a grid of runs, watch it, and collect its records.",
     no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -135,10 +137,10 @@ def launch_command(
                 progress=watch if console.is_terminal else None,
             )
     except KeyboardInterrupt:
-        opt.fail("stopped; runs keep their checkpoints, launch again to go on", opt.INTERRUPTED)
+        group.fail("stopped; runs keep their checkpoints, launch again to go on", group.INTERRUPTED)
     Console().print(summary(name, status), highlight=False)
     if (status["state"] == "failed").any():
-        raise typer.Exit(opt.FAILED)
+        raise typer.Exit(group.FAILED)
 
 
 @app.command("status")
