@@ -16,6 +16,8 @@ from benchmarks import train as bench_train
 from looped import ConfigError, accounting, paper_config
 from looped.fitting.bootstrap import RESAMPLE_STARTS
 
+pytestmark = pytest.mark.train
+
 RUNNER = CliRunner()
 SMALL = ["train", "--d-model", "16", "--rows", "1", "--steps", "2", "--no-compile", "--json"]
 

@@ -22,6 +22,8 @@ from looped.data.tokenizer import BOS, bos_id, load_tokenizer, token_ids, train_
 from looped.errors import ConfigError
 from looped.extras import need
 
+pytestmark = pytest.mark.train
+
 SETTINGS = {"seq_len": 32, "vocab_size": 300, "shard_rows": 64}
 
 

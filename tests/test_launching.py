@@ -33,6 +33,8 @@ from looped.registry.record import read_record  # noqa: E402
 from looped.training import names  # noqa: E402
 from looped.training.checkpoint import list_checkpoints  # noqa: E402
 
+pytestmark = pytest.mark.train
+
 needs_slurm = pytest.mark.skipif(slurm.why_not() is not None, reason=str(slurm.why_not()))
 
 
