@@ -131,7 +131,7 @@ class _Refits:
     """Refits of resamples, in groups on a pool of threads, with their progress."""
 
     def __init__(self, problem, starts, jobs, total, progress):
-        self.problem, self.starts, self.jobs = problem, starts, jobs or os.cpu_count()
+        self.problem, self.starts, self.jobs = problem, starts, jobs or os.cpu_count() or 1
         self.total, self.progress, self.done = total, progress, 0
 
     def from_all_starts(self, weights, solver, count=True) -> Solution:
