@@ -44,6 +44,7 @@ from .launching.collect import collect as collect
 from .launching.engine import Engine as Engine
 from .launching.engine import launch as launch
 from .launching.folder import grid_status as grid_status
+from .launching.folder import grid_summary as grid_summary
 from .launching.job import TrainOptions as TrainOptions
 from .laws import LAWS as LAWS
 from .laws.law import Law as Law
@@ -57,6 +58,7 @@ from .registry import published as published
 from .registry.cells import pooled_sd as pooled_sd
 from .registry.cells import seed_noise as seed_noise
 from .registry.ingest import ingest as ingest
+from .registry.laptop import laptop_primitives as laptop_primitives
 from .registry.read import load_runs as load_runs
 from .registry.record import RunRecord as RunRecord
 from .registry.record import load_records as load_records

@@ -15,7 +15,7 @@ from looped.cli import show
 from looped.cli.train import ensure_corpus
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
-from looped.launching.folder import WORK, grid_status, summary
+from looped.launching.folder import WORK, grid_status, grid_summary
 from looped.launching.job import TrainOptions
 from looped.paths import own_runs_dir
 from looped.studies import cost_table, get_grid
@@ -123,7 +123,9 @@ def launch_command(
 
             def watch(done, total):
                 status = grid_status(specs, work / name, own_runs_dir() / name)
-                live.update(show.as_table(_active(status), summary(name, status)), refresh=True)
+                live.update(
+                    show.as_table(_active(status), grid_summary(name, status)), refresh=True
+                )
 
             status = launch(
                 specs,
@@ -136,7 +138,7 @@ def launch_command(
             )
     except KeyboardInterrupt:
         opt.fail("stopped; runs keep their checkpoints, launch again to go on", opt.INTERRUPTED)
-    Console().print(summary(name, status), highlight=False)
+    Console().print(grid_summary(name, status), highlight=False)
     if (status["state"] == "failed").any():
         raise typer.Exit(opt.FAILED)
 
@@ -157,7 +159,9 @@ def status_command(
         status = grid_status(specs, work / name, own_runs_dir() / name)
         if watch:
             Console().clear()
-        show.show_rows(status, summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN)
+        show.show_rows(
+            status, grid_summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN
+        )
         if not watch or (status["state"] == "done").all():
             return
         time.sleep(WATCH_SECONDS)

@@ -4,6 +4,8 @@ Chapters show them with `looped.figures.table`; headings and number formats come
 `looped.QUANTITIES` by the name of the column. Losses are in nats per token.
 """
 
+from looped.tables.answer import answer, answer_sizes, farthest, laptop_numbers, laptop_phi
+from looped.tables.claims import differing, predicted_pair, printed_numbers, verdict_counts
 from looped.tables.counts import (
     count_agreement,
     counts,
@@ -61,6 +63,7 @@ from looped.tables.grids import (
     run_states,
     shared_rate,
     transfer_verdict,
+    uniform_loss,
 )
 from looped.tables.holdout import (
     gap_growth,
@@ -76,6 +79,7 @@ from looped.tables.holdout import (
 )
 from looped.tables.runs import (
     budgets,
+    foreign_file,
     gap_numbers,
     minima_beside_published,
     minima_errors,
@@ -101,6 +105,8 @@ from looped.tables.shift import (
 )
 
 __all__ = [
+    "answer",
+    "answer_sizes",
     "assignment_guess",
     "at_scales",
     "axis_means",
@@ -116,9 +122,12 @@ __all__ = [
     "correlations",
     "count_agreement",
     "counts",
+    "differing",
     "end_in_words",
     "equivalents",
     "exponents_by_method",
+    "farthest",
+    "foreign_file",
     "gap_fall",
     "gap_growth",
     "gap_numbers",
@@ -128,6 +137,8 @@ __all__ = [
     "held_out_rmse",
     "injection_verdict",
     "injections",
+    "laptop_numbers",
+    "laptop_phi",
     "large_pair",
     "large_pair_numbers",
     "layers",
@@ -148,9 +159,11 @@ __all__ = [
     "phi_by_split",
     "plan_designs",
     "planned_runs",
+    "predicted_pair",
     "primitive_losses",
     "primitive_numbers",
     "primitives",
+    "printed_numbers",
     "published_injections",
     "rate_panels",
     "rate_regret",
@@ -178,7 +191,9 @@ __all__ = [
     "tokens_by_width",
     "transfer_verdict",
     "truncation_savings",
+    "uniform_loss",
     "verdict_and_warnings",
+    "verdict_counts",
     "warnings",
     "width_predictions",
     "widths_by_recurrence",

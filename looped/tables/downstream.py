@@ -149,7 +149,7 @@ def assignment_guess(tasks: pd.DataFrame) -> dict[str, float | int]:
 
 
 def primitive_losses(measured: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `looped.evaluate_checkpoint` that hold a loss: `value` is named loss; panel, source."""
+    """Losses of `looped.evaluate_checkpoint`: its rows with loss (nats/token), source, panel."""
     rows = measured[measured["metric"] == "loss"].rename(columns={"value": "loss"})
     return rows.assign(source="measured", panel=rows["task"])
 

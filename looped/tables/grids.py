@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from looped.config import ModelConfig
 from looped.paths import runs_dir
 from looped.registry import published
 from looped.registry.record import RunRecord, load_records
@@ -162,7 +163,7 @@ def rate_transfer(panels: pd.DataFrame, rate: float, sd: float) -> pd.DataFrame:
 
 
 def transfer_verdict(panels: pd.DataFrame, rate: float) -> str:
-    """Sentence on the sweeps away from the reference: how often `rate` is the best; may be empty."""
+    """Sentence on the sweeps away from the reference; empty if there are none."""
     names = panels.loc[panels["is_away"], "panel"]
     table = rate_transfer(panels, rate, 1.0)
     apart = table.loc[table["panel"].isin(set(names)), "regret"]
@@ -173,3 +174,8 @@ def transfer_verdict(panels: pd.DataFrame, rate: float) -> str:
         f"{int((apart == 0).sum())} of {len(apart)} sweeps; the largest regret is "
         f"{apart.max():.3f} nats."
     )
+
+
+def uniform_loss(config: ModelConfig) -> float:
+    """Loss of a uniform guess among all tokens of the vocabulary, ln(n_vocab), nats per token."""
+    return float(np.log(config.n_vocab))

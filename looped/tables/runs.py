@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from looped.fitting.isoflop import isoflop_minima
+from looped.fitting.result import FitResult
 from looped.registry import published
 from looped.registry.read import load_runs
 
@@ -111,3 +112,22 @@ def gap_numbers(gaps: pd.DataFrame, sd: float) -> dict[str, float | int]:
 
 def _listed(values: pd.Series) -> str:
     return ", ".join(map(str, sorted(set(values))))
+
+
+def foreign_file(runs: pd.DataFrame, fit: FitResult, seed: int, sd: float = 1e-3) -> pd.DataFrame:
+    """Simulated runs with column names of another project, as an example to ingest.
+
+    Args:
+        runs: sizes of the simulated runs.
+        fit: the law that gives the losses.
+        seed: of the noise.
+        sd: standard deviation of the noise, in log loss.
+
+    Returns:
+        r, hidden_size, D, eval/loss (nats/token), source, lr; neither parameters nor FLOPs.
+    """
+    noise = np.random.default_rng(seed).normal(0, sd, len(runs))
+    names = {"n_recur": "r", "d_model": "hidden_size", "n_tokens": "D"}
+    file = runs[list(names)].rename(columns=names)
+    loss = fit.predict(runs) * np.exp(noise)
+    return file.assign(**{"eval/loss": loss, "source": "simulated", "lr": 0.014})
