@@ -3,6 +3,7 @@
 from . import accounting as accounting
 from . import figures as figures
 from . import tables as tables
+from . import transfer as transfer
 from .accounting import counts as counts
 from .claims.tables import claims_table as claims_table
 from .claims.tables import count_table as count_table

@@ -45,7 +45,7 @@ def answer_sizes(fit: FitResult, looped: ModelConfig, plain: ModelConfig) -> dic
 
 
 def laptop_phi(fits: Fits) -> pd.DataFrame:
-    """The fits in one table: runs, split, n_runs, phi with its interval, r2, rmse, E, alpha, beta."""
+    """Fits side by side: runs, split, number, phi with its interval, r2, rmse, E, alpha, beta."""
     rows = fit_table({f"{runs} ({split})": fit for (runs, split), fit in fits.items()})
     rows = rows.assign(runs=[runs for runs, _ in fits])
     names = ["phi", "phi_low", "phi_high", "r2", "rmse", "E", "alpha", "beta"]
@@ -62,7 +62,8 @@ def laptop_numbers(
         paper_phi, paper_width; ratio (of the lowest budgets).
     """
     mine, other = (fits[source, split] for source in dict.fromkeys(runs for runs, _ in fits))
-    assert mine.interval is not None and other.interval is not None
+    assert mine.interval is not None
+    assert other.interval is not None
     low, high = mine.interval.interval("phi")
     paper_low, paper_high = other.interval.interval("phi")
     return {

@@ -91,7 +91,7 @@ def ratios(configs: Sequence[ModelConfig], fit: FitResult) -> pd.DataFrame:
             "n_recur": at["n_recur"],
             "Forward FLOPs": at["flops_per_token"] / 3,
             "Unique parameters": at["n_params"],
-            "Effective parameters": fit.n_params_effective(at),
+            "Effective parameters": fit.law.n_eff(at),
         }
     ).set_index("n_recur")
     relative = (sizes / sizes.iloc[0]).reset_index()
