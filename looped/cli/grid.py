@@ -15,7 +15,7 @@ from looped.cli import options as opt
 from looped.cli.train import ensure_corpus
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
-from looped.launching.folder import WORK, grid_status, summary
+from looped.launching.folder import WORK, grid_status, grid_summary
 from looped.launching.job import TrainOptions
 from looped.paths import own_runs_dir
 from looped.studies import cost_table, get_grid
@@ -125,7 +125,9 @@ def launch_command(
 
             def watch(done, total):
                 status = grid_status(specs, work / name, own_runs_dir() / name)
-                live.update(show.as_table(_active(status), summary(name, status)), refresh=True)
+                live.update(
+                    show.as_table(_active(status), grid_summary(name, status)), refresh=True
+                )
 
             status = launch(
                 specs,
@@ -137,8 +139,8 @@ def launch_command(
                 progress=watch if console.is_terminal else None,
             )
     except KeyboardInterrupt:
-        group.fail("stopped; runs keep their checkpoints, launch again to go on", group.INTERRUPTED)
-    Console().print(summary(name, status), highlight=False)
+        group.fail("stopped; runs keep their checkpoints; launch again to resume", group.INTERRUPTED)
+    Console().print(grid_summary(name, status), highlight=False)
     if (status["state"] == "failed").any():
         raise typer.Exit(group.FAILED)
 
@@ -159,7 +161,9 @@ def status_command(
         status = grid_status(specs, work / name, own_runs_dir() / name)
         if watch:
             Console().clear()
-        show.show_rows(status, summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN)
+        show.show_rows(
+            status, grid_summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN
+        )
         if not watch or (status["state"] == "done").all():
             return
         time.sleep(WATCH_SECONDS)
