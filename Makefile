@@ -5,33 +5,43 @@ PYTHON ?= python3
 PROFILE ?= full
 VENV := .venv
 BIN := $(VENV)/bin
+# two cores run two files of tests; each numeric library then has one thread
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help venv train book test lab bench clean
+.PHONY: help venv train book style types test test-all lab bench clean
 
 help: ## list the commands
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 venv: $(VENV)/.installed ## create .venv with the pinned dependencies (the others call it)
 
 train: $(VENV)/.installed-train ## add torch and the laptop corpus: to train models, test the trainer and run all chapters
 
 book: venv ## execute the chapters and build _build/html/index.html (PROFILE=quick for small settings)
-	@$(BIN)/python -m looped.book build --profile $(PROFILE)
+	@$(BIN)/python -m tools.book build --profile $(PROFILE)
 
-test: venv ## check style and layers of the package, and run the tests
+style: venv ## check style and layers
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m pytest
+
+types: venv ## check the types of the package
+	@$(BIN)/mypy
+
+test: style ## check style and layers, and run all but the slow tests
+	@$(PYTEST) -m "not slow"
+
+test-all: style ## the same with the slow tests
+	@$(PYTEST)
 
 lab: $(VENV)/.installed-lab ## open the chapters in JupyterLab
 	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
 
 bench: venv ## measure the speed of the fits and, where torch is installed, of training
-	@$(BIN)/python -m looped.bench fit
-	@if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python -m looped.bench train; \
+	@$(BIN)/python -m benchmarks fit
+	@if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python -m benchmarks train; \
 	  else echo "Training is not measured: torch is not installed (looped[train])"; fi
 
 clean: ## remove the built book, but not .venv

@@ -3,6 +3,7 @@
 from . import accounting as accounting
 from . import figures as figures
 from . import tables as tables
+from . import transfer as transfer
 from .accounting import counts as counts
 from .claims.tables import claims_table as claims_table
 from .claims.tables import count_table as count_table
@@ -44,6 +45,7 @@ from .launching.collect import collect as collect
 from .launching.engine import Engine as Engine
 from .launching.engine import launch as launch
 from .launching.folder import grid_status as grid_status
+from .launching.folder import grid_summary as grid_summary
 from .launching.job import TrainOptions as TrainOptions
 from .laws import LAWS as LAWS
 from .laws.law import Law as Law
@@ -57,6 +59,7 @@ from .registry import published as published
 from .registry.cells import pooled_sd as pooled_sd
 from .registry.cells import seed_noise as seed_noise
 from .registry.ingest import ingest as ingest
+from .registry.laptop import laptop_primitives as laptop_primitives
 from .registry.read import load_runs as load_runs
 from .registry.record import RunRecord as RunRecord
 from .registry.record import load_records as load_records

@@ -137,7 +137,7 @@ SUFFIXES = {
 """Ending of a column name -> ending of its heading; the format is that of the name before it."""
 
 ENDS = {"_low": "low", "_high": "high"}
-"""Ending of an interval's end -> its heading; the column stands behind that of the estimate."""
+"""Ending of an interval's end -> its heading; the column stands after that of the estimate."""
 
 
 def quantity(name: str) -> Quantity | None:

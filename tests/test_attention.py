@@ -16,6 +16,8 @@ from looped.model import attention
 from looped.model.attention import attend, available_backends, choose_backend
 from looped.model.looped_lm import LoopedLM
 
+pytestmark = pytest.mark.train
+
 HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 USABLE = [name for name, why_not in available_backends(HERE).items() if why_not is None]
 BF16, FP32 = torch.bfloat16, torch.float32

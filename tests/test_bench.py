@@ -11,27 +11,30 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-import looped.bench
+import benchmarks
+from benchmarks import train as bench_train
 from looped import ConfigError, accounting, paper_config
-from looped.bench import train as bench_train
+from looped.fitting.bootstrap import RESAMPLE_STARTS
+
+pytestmark = pytest.mark.train
 
 RUNNER = CliRunner()
 SMALL = ["train", "--d-model", "16", "--rows", "1", "--steps", "2", "--no-compile", "--json"]
 
 
 def run_module(*arguments):
-    """Output of `python -m looped.bench` where the number of threads is not set."""
+    """Output of `python -m benchmarks` where the number of threads is not set."""
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    command = [sys.executable, "-m", "looped.bench", *arguments]
+    command = [sys.executable, "-m", "benchmarks", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return json.loads(done.stdout)
 
 
 def test_fit_compares_the_solvers_on_the_same_starts():
-    measured = run_module("fit", "--json", "--starts", "4", "--resamples", "2")
+    measured = run_module("fit", "--json", "--starts", "4", "--resamples", "2", "--no-grow")
     assert measured["objective_excess"] < 1e-9
     assert measured["time_ratio"] == measured["lbfgsb_seconds"] / measured["batched_seconds"]
-    assert measured["refits_per_second"] == 2 * 4 / measured["interval_seconds"]
+    assert measured["refits_per_second"] == 2 * RESAMPLE_STARTS / measured["interval_seconds"]
 
 
 @pytest.mark.parametrize("threads", [None, "2"])
@@ -41,7 +44,7 @@ def test_python_starts_again_with_one_thread_unless_a_number_is_chosen(monkeypat
     if threads:
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
     monkeypatch.setattr(os, "execve", lambda *call: started.append(call))
-    looped.bench.one_thread()
+    benchmarks.one_thread()
     if threads:
         assert not started
         return
@@ -61,12 +64,12 @@ def test_cards_are_measured_on_the_papers_stack_and_processors_on_a_short_one(n_
 def test_training_without_torch_says_what_to_install(monkeypatch):
     monkeypatch.setattr(bench_train, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'looped\[train\]'"):
-        RUNNER.invoke(looped.bench.app, SMALL, catch_exceptions=False)
+        RUNNER.invoke(benchmarks.app, SMALL, catch_exceptions=False)
 
 
 torch = pytest.importorskip("torch")
 
-from looped.bench import gpu
+from benchmarks import gpu
 from looped.model import attention
 from looped.model.looped_lm import LoopedLM
 
@@ -125,7 +128,7 @@ def test_every_step_trains_and_compiles_where_asked(monkeypatch, compile):
 
 
 def test_train_prints_one_json_object_a_setting():
-    done = RUNNER.invoke(looped.bench.app, [*SMALL, "--n-recur", "1", "--n-recur", "4"])
+    done = RUNNER.invoke(benchmarks.app, [*SMALL, "--n-recur", "1", "--n-recur", "4"])
     rows = json.loads(done.stdout)
     assert [row["n_recur"] for row in rows] == [1, 4]
     assert all(row["tokens_per_cpu_second"] > 0 for row in rows)
@@ -142,7 +145,7 @@ def test_table_has_targets_for_the_plain_stack_only():
 
 
 def test_table_is_printed():
-    done = RUNNER.invoke(looped.bench.app, SMALL[:-1])
+    done = RUNNER.invoke(benchmarks.app, SMALL[:-1])
     assert done.exit_code == 0
     assert "20 layers" in done.stdout
     assert "MFU" not in done.stdout

@@ -10,10 +10,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from looped.book import BookError, build
+from tools.book import BookError, build
 
 pytest.importorskip("jupyter_book", reason="the book needs looped[book]")
-from looped.book import chapters, pages
+from tools.book import chapters, pages
 
 ROOT = Path(__file__).parents[1]
 FRONT = "---\nkernelspec: {name: python3, display_name: Python 3, language: python}\n---\n\n"
@@ -286,7 +286,7 @@ def test_build_starts_at_the_root_of_the_book(tmp_path):
 
 
 def test_reader_executes_one_chapter_with_papermill(root):
-    """The command of the documentation of looped.book, from the root of the repository."""
+    """The command of the documentation of tools.book, from the root of the repository."""
     command = "jupytext --to ipynb -o - book/curve.md | papermill - out.ipynb -p n_points 7"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = os.environ | {"PATH": path}

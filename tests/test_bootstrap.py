@@ -118,8 +118,9 @@ def test_resamples_without_an_anchor_are_counted(runs):
 
 def test_progress_counts_every_resample(runs, fit):
     done = []
-    looped.bootstrap(runs, fit, resamples=9, starts=5, progress=done.append)
-    assert sum(done) == 9
+    looped.bootstrap(runs, fit, resamples=9, starts=5, progress=lambda *seen: done.append(seen))
+    assert done[-1] == (9, 9)
+    assert [finished for finished, _ in done] == sorted(finished for finished, _ in done)
 
 
 def test_whole_cells_cover_the_truth_where_single_runs_do_not(runs, exact_runs, truth):

@@ -4,10 +4,12 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import looped
@@ -241,15 +243,47 @@ def test_the_book_is_one_of_the_commands():
 
 
 def test_the_book_without_its_extra_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "looped.book.chapters", None)
-    monkeypatch.delattr("looped.book.chapters", raising=False)
+    monkeypatch.setitem(sys.modules, "tools.book.chapters", None)
+    monkeypatch.delattr("tools.book.chapters", raising=False)
     result = run("book", "build", code=1)
     assert "pip install 'looped[book]'" in result.output
 
 
-@pytest.mark.parametrize("module", ["looped", "looped.cli", "looped.bench"])
+@pytest.mark.parametrize("module", ["looped", "looped.cli", "benchmarks"])
 def test_importing_loads_neither_torch_nor_charts_nor_notebooks(module):
     heavy = ["torch", "altair", "papermill", "jupytext", "looped.figures", "looped.claims"]
     code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_help_imports_no_module_of_a_command():
+    heavy = ["numpy", "pandas", "scipy", "pydantic", "altair", "looped.fitting", "looped.cli.train"]
+    code = "import sys\nfrom looped.cli import app\napp(['--help'], standalone_mode=False)\n"
+    code += f"print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "delta-phi" in done.stdout
+
+
+def test_commands_of_the_repository_need_a_checkout(monkeypatch, tmp_path):
+    monkeypatch.setattr("looped.cli.group.PACKAGE", tmp_path / "looped")
+    result = run("bench", "fit", code=2)
+    assert result.stderr == (
+        "error: looped bench needs a checkout of the repository, not only the package\n"
+    )
+
+
+def flags(command, path=()):
+    """(names of a command, its long options) of all commands below `command`."""
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(None):
+            yield from flags(command.get_command(None, name), (*path, name))
+    else:
+        names = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+        yield " ".join(path), sorted(name for name in names if name.startswith("--"))
+
+
+def test_commands_and_their_options_are_those_of_the_list():
+    expected = json.loads(Path(__file__).with_name("cli_flags.json").read_text())
+    assert dict(flags(get_command(app))) == expected

@@ -20,6 +20,9 @@ from looped.data.prepare import prepare_corpus
 from looped.data.sources.files import OwnText
 from looped.data.tokenizer import BOS, bos_id, load_tokenizer, token_ids, train_tokenizer
 from looped.errors import ConfigError
+from looped.extras import need
+
+pytestmark = pytest.mark.train
 
 SETTINGS = {"seq_len": 32, "vocab_size": 300, "shard_rows": 64}
 
@@ -365,8 +368,8 @@ def test_impossible_tokenizers_are_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match=r"no tokenizer from .*tokenizer\.json file"):
         load_tokenizer(tmp_path)
-    with pytest.raises(ValueError, match="no token '<s>'"):
-        bos_id(train_tokenizer(["text"], 257), "<s>")
+    with pytest.raises(ValueError, match=r"no token '<\|bos\|>' or '<s>'"):
+        bos_id(need("tokenizers").Tokenizer(need("tokenizers.models").BPE()))
 
 
 def test_commands(texts, tmp_path):
@@ -390,7 +393,7 @@ def test_an_interrupted_command_says_how_to_go_on(monkeypatch, tmp_path):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("looped.cli.data.prepare", stopped)
+    monkeypatch.setattr("looped.cli.data.prepare_corpus", stopped)
     found = CliRunner().invoke(app, ["prepare", "--out", str(tmp_path)])
     assert found.exit_code == 130
-    assert "run the same command to go on" in found.stderr
+    assert "run the same command to resume" in found.stderr

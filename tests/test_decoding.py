@@ -13,6 +13,8 @@ from looped.model.decoding import KVCache, generate
 from looped.model.looped_lm import LoopedLM
 from looped.variants import VARIANTS
 
+pytestmark = pytest.mark.train
+
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2], [6, 5], [8, 7, 9, 3]]
 
 

@@ -26,6 +26,8 @@ from looped.training.checkpoint import load_trained
 from looped.training.distributed import connected
 from looped.training.validate import validate
 
+pytestmark = pytest.mark.train
+
 PAIRS = [([3, 1, 4, 1, 5], [9, 2]), ([6], [5, 3, 5, 8]), ([9, 7, 9], [3]), ([2] * 12, [3, 8, 4])]
 
 

@@ -18,7 +18,7 @@ import looped
 from looped import ConfigError, RecordError, accounting
 from looped.accounting import STACK
 from looped.cli import app as looped_app
-from looped.cli import options as opt
+from looped.cli import group
 from looped.cli.ingest import ingest_command
 from looped.registry.ingest import ingest
 from looped.registry.ingest.columns import ALIASES, KNOWN, map_columns, plain
@@ -39,7 +39,7 @@ GOOD = {
     "val_loss": [3.0, 2.9, 2.8],
 }
 
-app = typer.Typer(cls=opt.OneLineErrors)
+app = typer.Typer(cls=group.OneLineErrors)
 app.command("ingest")(ingest_command)
 app.callback()(lambda: None)
 

@@ -33,6 +33,8 @@ from looped.registry.record import read_record  # noqa: E402
 from looped.training import names  # noqa: E402
 from looped.training.checkpoint import list_checkpoints  # noqa: E402
 
+pytestmark = pytest.mark.train
+
 needs_slurm = pytest.mark.skipif(slurm.why_not() is not None, reason=str(slurm.why_not()))
 
 
@@ -154,17 +156,17 @@ class TestInProcess:
     def test_a_run_that_another_process_trains_is_not_started(
         self, executor, options, tmp_path, monkeypatch
     ):
-        ours, other = specs(2)
+        free, held = specs(2)
         states = iter(["running", "running", "done"])
         real = RunFolder.state.fget
 
         def state(run):
-            return next(states, "done") if run.spec == other else real(run)
+            return next(states, "done") if run.spec == held else real(run)
 
-        todo = [RunFolder(spec, tmp_path / spec.run_id) for spec in (ours, other)]
+        todo = [RunFolder(spec, tmp_path / spec.run_id) for spec in (free, held)]
         monkeypatch.setattr(RunFolder, "state", property(state))
         engines._Local(Engine(), options, tmp_path).run(todo, lambda: None)
-        assert executor.submitted == [ours.run_id]
+        assert executor.submitted == [free.run_id]
 
     def test_a_collected_record_is_done(self, executor, options, tmp_path):
         launch(specs(2), tmp_path / "work", options=options)

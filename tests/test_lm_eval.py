@@ -21,6 +21,8 @@ from looped.evaluate.harness import LoopedHarness
 from looped.evaluate.primitives import Example, draw_examples
 from looped.training.checkpoint import load_trained
 
+pytestmark = pytest.mark.train
+
 TASK = """
 task: {name}
 dataset_path: json

@@ -21,6 +21,8 @@ from looped.model.variants import VARIANT_CLASSES
 from looped.studies.paper import paper_config
 from looped.variants import VARIANTS
 
+pytestmark = pytest.mark.train
+
 LOOPED = [v for v in VARIANTS if v != "none"]
 
 

@@ -21,6 +21,8 @@ from looped.model.layers import rotary_tables, rotate
 from looped.model.looped_lm import LoopedLM
 from looped.variants import VARIANTS
 
+pytestmark = pytest.mark.train
+
 TRUNCATED = [(v, r, k) for v in ("linear", "additive") for r, k in [(2, 1), (4, 1), (4, 2), (8, 3)]]
 
 

@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from looped import ConfigError
 from looped.training.muonh import POLAR_EXPRESS, SAFETY, MuonH, orthogonalize
 
+pytestmark = pytest.mark.train
+
 SHAPES = [(16, 16), (64, 16), (16, 16), (16, 64), (16, 16), (24, 16)]
 LR = 0.014
 

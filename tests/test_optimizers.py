@@ -15,6 +15,8 @@ from looped.studies.base import run_at
 from looped.training.muonh import MuonH
 from looped.training.optimizers import build_optimizers
 
+pytestmark = pytest.mark.train
+
 STEPS = 10
 
 

@@ -81,7 +81,7 @@ def test_core_imports_without_what_the_extras_bring():
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({heavy}))\n"
-        "import looped, looped.figures, looped.book, looped.cli, looped.studies, looped.bench\n"
+        "import looped, looped.figures, tools.book, looped.cli, looped.studies, benchmarks\n"
         "fit = looped.fit(looped.load_runs('paper'), starts=5)\n"
         "assert looped.laptop_run().n_steps\n"
         "try:\n    looped.train\n"

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import huber
 
 import looped
 from looped import FitError
-from looped.fitting import SOLVERS, get_solver
+from looped.fitting import SOLVERS, bootstrap, get_solver
+from looped.fitting.batched import race, solve_batched
 from looped.fitting.fit import best_of
 from looped.fitting.problem import Solution, build_problem
 from looped.laws import get_form
@@ -87,3 +89,78 @@ def test_no_finite_start_is_no_estimate():
 def test_a_start_without_objective_does_not_win():
     theta, objective = best_of(Solution(np.arange(6).reshape(3, 2), np.array([np.nan, 2.0, 3.0])))
     assert (theta.tolist(), objective) == ([2, 3], 2.0)
+
+
+def six_models(rng):
+    """Six models, each trained once: as many runs as a study of one cluster has."""
+    n_params = np.array([2e7, 3.5e7, 6e7, 1e8, 1.4e8, 2e8])
+    n_tokens = np.array([2e9, 2.2e9, 3e9, 2.5e9, 4e9, 3.5e9])
+    return of_law(n_params, n_tokens, rng)
+
+
+def ladder(rng):
+    """D = 20 N exactly: N and D move together, and the exponents share one direction."""
+    n_params = np.geomspace(2e7, 2e9, 12)
+    return of_law(n_params, 20 * n_params, rng)
+
+
+def one_budget(rng):
+    """6 N D is the same in every run."""
+    n_params = np.geomspace(2e7, 2e9, 12)
+    return of_law(n_params, 1e19 / (6 * n_params), rng)
+
+
+def of_law(n_params, n_tokens, rng):
+    loss = 1.7 + 400 * n_params**-0.34 + 1000 * n_tokens**-0.33
+    noisy = loss * np.exp(1e-3 * rng.standard_normal(len(loss)))
+    return pd.DataFrame({"n_params": n_params, "n_tokens": n_tokens, "val_loss": noisy})
+
+
+@pytest.mark.parametrize("table", [six_models, ladder, one_budget])
+def test_races_on_hard_tables_end_where_all_starts_end(table, monkeypatch):
+    """With a small sample there are races; with a sample of all, every start runs in each."""
+    runs = table(np.random.default_rng(4))
+    fit = looped.fit(runs, "chinchilla", starts=40)
+    settings = {"resamples": 14, "method": "iid", "starts": 6}
+    monkeypatch.setattr(bootstrap, "SAMPLE", 4)
+    raced = looped.bootstrap(runs, fit, **settings)
+    monkeypatch.setattr(bootstrap, "SAMPLE", 14)
+    full = looped.bootstrap(runs, fit, **settings)
+    assert raced.refits_worse <= full.refits_worse
+    np.testing.assert_allclose(raced.draws["E"], full.draws["E"], atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "case", ["baseline", pytest.param("truncated_bptt", marks=pytest.mark.slow)]
+)
+def test_races_on_the_papers_runs_end_where_all_starts_end(case, monkeypatch):
+    """Resamples of the truncated runs have two humps in φ."""
+    runs = looped.load_runs("paper", case=case)
+    fit = looped.fit(runs, split="fitted", starts=40)
+    raced = looped.bootstrap(runs, fit, resamples=100)
+    monkeypatch.setattr(bootstrap, "SAMPLE", 100)
+    full = looped.bootstrap(runs, fit, resamples=100)
+    np.testing.assert_allclose(raced.draws["phi"], full.draws["phi"], atol=2e-5)
+    assert raced.refits_worse == full.refits_worse
+
+
+def test_a_race_keeps_the_lowest_end(runs):
+    problem = build_problem(runs, get_form("joint"), "stated", 1e-3, {})
+    starts = problem.draw_starts(12, np.random.default_rng(3))
+    optimum = best_of(solve_batched(problem, starts))
+    one_row = replace(problem, weights=problem.weights[None])
+    theta, objective = race(one_row, starts[None], rounds=((15, 8), (15, 4)))
+    assert objective.min() == pytest.approx(optimum[1], rel=1e-7)
+    np.testing.assert_allclose(theta[0], optimum[0], rtol=1e-3)
+    assert np.isfinite(objective).sum() <= 4
+
+
+def test_optima_at_rest_stay_unless_a_candidate_ends_lower(runs):
+    problem = build_problem(runs, get_form("joint"), "stated", 1e-3, {})
+    starts = problem.draw_starts(12, np.random.default_rng(3))
+    optimum, _ = best_of(solve_batched(problem, starts))
+    one_row = replace(problem, weights=problem.weights[None])
+    candidates = np.vstack([optimum, starts[:3]])[None]
+    theta, objective = race(one_row, candidates, rounds=((3, 3),), at_rest=1)
+    assert objective.argmin() == 0 or objective[0].min() == pytest.approx(objective[0, 0], rel=1e-6)
+    np.testing.assert_allclose(theta[0], optimum, rtol=1e-3)

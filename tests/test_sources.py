@@ -29,6 +29,8 @@ from looped.errors import ConfigError
 from looped.extras import missing_packages, need
 from looped.studies.paper import PAPER_VOCAB
 
+pytestmark = pytest.mark.train
+
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):

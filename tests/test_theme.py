@@ -206,6 +206,17 @@ def test_headings_and_formats_follow_the_quantity_before_the_ending():
     assert cells == [["D*", "φ variant", "r"], ["1,234,567", "0.500", "4"]]
 
 
+def test_a_table_without_rows_is_a_remark_if_one_is_named():
+    shown = looped.figures.table(RUNS[:0], name="tbl-a", caption="A.", missing="No runs.")
+    assert "No runs." in shown._repr_mimebundle_()["text/html"]
+
+
+def test_unknown_columns_take_the_format_of_the_quantity_that_like_names():
+    frame = pd.DataFrame({"r = 2": [0.123456], "phi": [0.5]})
+    cells = looped.figures.table(frame, name="tbl-a", caption="A.", like="residual").cells
+    assert cells[1] == ["+0.1235", "0.500"]
+
+
 @pytest.mark.parametrize("name", sorted(QUANTITIES))
 def test_every_quantity_has_formats_that_python_and_vega_read_alike(name):
     about = QUANTITIES[name]

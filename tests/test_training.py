@@ -28,6 +28,8 @@ from looped.training.loop import open_corpus  # noqa: E402
 from looped.training.signals import stop_signals  # noqa: E402
 from looped.training.validate import validate  # noqa: E402
 
+pytestmark = pytest.mark.train
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):

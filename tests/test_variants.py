@@ -11,6 +11,8 @@ from looped import accounting
 from looped.studies.base import INJECTIONS
 from looped.variants import VARIANTS, Variant, n_params_injection
 
+pytestmark = pytest.mark.train
+
 
 def test_every_variant_has_both_halves():
     pytest.importorskip("torch")

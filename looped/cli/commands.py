@@ -7,57 +7,16 @@ import typer
 
 import looped
 from looped import accounting
-from looped.bench import app as bench
-from looped.book import app as book
+from looped.cli import group, show
 from looped.cli import options as opt
-from looped.cli import show
-from looped.cli.data import app as data
-from looped.cli.evaluate import evaluate_command
-from looped.cli.grid import app as grid
-from looped.cli.ingest import ingest_command
-from looped.cli.shift import delta_phi_command, plan_command
-from looped.cli.train import train_command
+from looped.fitting.bootstrap import RESAMPLE_STARTS
 from looped.laws import get_form
 from looped.studies.paper import BATCH_TOKENS, d_model_of_width, paper_config
-
-app = typer.Typer(
-    cls=opt.OneLineErrors,
-    help="Iso-depth scaling laws of looped language models, from runs to φ.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-for name, group in {"data": data, "grid": grid, "bench": bench, "book": book}.items():
-    app.add_typer(group, name=name)
-app.command("train")(train_command)
-app.command("ingest")(ingest_command)
-app.command("delta-phi")(delta_phi_command)
-app.command("plan")(plan_command)
-app.command("evaluate")(evaluate_command)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        print(looped.__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
-    ] = False,
-) -> None:
-    """Iso-depth scaling laws of looped language models, from runs to φ."""
-
 
 READ = ["case", "n_recur", "budget", "d_model", "n_params", "n_tokens", "val_loss", "source"]
 """Columns of the table of runs that fit on a terminal."""
 
 
-@app.command("runs")
 def runs_command(
     runs: opt.Runs = "paper",
     case: opt.Case = "baseline",
@@ -75,7 +34,6 @@ def runs_command(
     show.show_rows(frame, title, as_json=as_json, as_csv=as_csv, columns=columns)
 
 
-@app.command("count")
 def count_command(
     n_recur: Annotated[int, typer.Option(help="Times r that the loop block runs.")] = 1,
     width: Annotated[int | None, typer.Option(help="The paper's width s; or --d-model.")] = None,
@@ -127,7 +85,6 @@ def _unit(name) -> str:
     return "bytes/token" if "bytes" in name else "FLOPs/token"
 
 
-@app.command("fit")
 def fit_command(
     runs: opt.Runs = "paper",
     case: opt.Case = "baseline",
@@ -141,13 +98,14 @@ def fit_command(
     fix: opt.Fix = None,
     bootstrap: opt.Resamples = None,
     bootstrap_method: opt.Method = "block",
+    resample_starts: opt.ResampleStarts = RESAMPLE_STARTS,
     level: opt.Level = 0.95,
     solver: opt.Solver = "batched",
     seed: opt.Seed = 0,
     delta: opt.Delta = 1e-3,
     as_json: opt.Json = False,
 ) -> None:
-    """Fit a law to runs, with a bootstrap interval if asked for."""
+    """Fit a law to runs, and with --bootstrap an interval."""
     anchor = "n_recur" in get_form(law).columns  # a law of one architecture needs none
     frame = opt.read_runs(runs, case, n_recur, budget_min, budget_max, mapping, anchor)
     fitted = looped.fit(
@@ -162,23 +120,29 @@ def fit_command(
     )
     if bootstrap is not None:
         fitted = fitted.with_interval(
-            _bootstrap(frame, fitted, resamples=bootstrap, method=bootstrap_method, level=level)
+            _bootstrap(
+                frame,
+                fitted,
+                resamples=bootstrap,
+                starts=resample_starts,
+                method=bootstrap_method,
+                level=level,
+            )
         )
     if as_json:
         show.print_json(fitted.to_dict())
     else:
         show.print_fit(fitted)
-    opt.warn(fitted.warnings + (fitted.interval.warnings if fitted.interval else ()))
+    group.warn(fitted.warnings + (fitted.interval.warnings if fitted.interval else ()))
 
 
 def _bootstrap(frame, fitted, *, resamples, **settings):
-    with show.progress("bootstrap", resamples) as advance:
+    with show.progress("bootstrap", "resamples") as advance:
         return looped.bootstrap(
             frame, fitted, resamples=resamples, seed=fitted.seed, progress=advance, **settings
         )
 
 
-@app.command("isoflop")
 def isoflop_command(
     runs: opt.Runs = "paper",
     case: opt.Case = "baseline",
@@ -195,7 +159,6 @@ def isoflop_command(
     show.show_rows(looped.isoflop_minima(frame), title, as_json=as_json, as_csv=as_csv)
 
 
-@app.command("optimal")
 def optimal_command(
     budget: Annotated[list[float], typer.Option(help="Training FLOPs (repeatable).")],
     n_recur: Annotated[list[int], typer.Option(help="Recurrences r (repeatable).")],
@@ -217,12 +180,11 @@ def optimal_command(
     rows = [fitted.law.optimal(budget, looped.stack_of(frame, r)) for r in n_recur]
     title = f"Compute-optimal sizes by the joint law of {runs}, {case}, split {split}"
     show.show_rows(pd.concat(rows), title, as_json=as_json, as_csv=as_csv)
-    opt.warn(fitted.warnings)
+    group.warn(fitted.warnings)
 
 
-@app.command("claims")
 def claims_command(as_json: opt.Json = False, as_csv: opt.Csv = False) -> None:
-    """Set every number of the paper beside ours, with a verdict."""
+    """Compare every number of the paper with ours, with a verdict."""
     from looped.claims import claims_table
 
     columns = ["quantity", "published", "ours", "unit", "verdict", "why"]

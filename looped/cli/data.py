@@ -5,21 +5,20 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
+from looped.cli import group, show
 from looped.cli import options as opt
-from looped.cli import show
 from looped.data.corpus import Corpus
 from looped.data.prepare import prepare_corpus
 from looped.data.sources import SOURCES
 from looped.errors import ConfigError
 
 app = typer.Typer(
-    cls=opt.OneLineErrors,
+    cls=group.OneLineErrors,
     help="Prepare and inspect corpora: packed rows of tokens that runs read.",
     no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -41,30 +40,29 @@ def prepare_command(
         typer.Option(help="Own text files or folders; a folder of Parquet files (repeatable)."),
     ] = None,
 ) -> None:
-    """Prepare a corpus, or go on where an interrupted preparation stopped."""
+    """Prepare a corpus, or resume an interrupted preparation."""
     if source not in SOURCES:
         raise ConfigError(f"--source: got {source!r}, expected one of {', '.join(SOURCES)}")
     where = path[0] if path and len(path) == 1 else path
     n_tokens = opt.whole("--tokens", tokens)
     try:
-        with _bar() as bar:
+        with show.progress("validation, then training", "tokens") as progress:
             made = SOURCES[source](path=where, tokenizer=tokenizer)
-            task = bar.add_task("validation, then training", total=None)
             corpus = prepare_corpus(
                 made,
                 seq_len=seq_len,
                 vocab_size=vocab_size,
                 n_tokens=n_tokens,
                 out=out,
-                progress=lambda done, total: bar.update(task, completed=done, total=total or None),
+                progress=progress,
             )
     except KeyboardInterrupt:
-        opt.fail(
-            "stopped; complete shards are kept, run the same command to go on", opt.INTERRUPTED
+        group.fail(
+            "stopped; complete shards are kept, run the same command to resume", group.INTERRUPTED
         )
     if tokens and corpus.manifest["train"]["tokens"] < tokens:
         found = corpus.manifest["train"]["tokens"]
-        opt.warn([f"the source has {found:,} tokens of training, not {tokens:,.0f}"])
+        group.warn([f"the source has {found:,} tokens of training, not {tokens:,.0f}"])
     _print(corpus)
 
 
@@ -111,14 +109,3 @@ def _bytes_per_token(counts: dict) -> float | None:
     if counts["text_bytes"] is None:
         return None
     return counts["text_bytes"] / (counts["encoded_tokens"] - counts["documents"])
-
-
-def _bar() -> Bar:
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} tokens"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )

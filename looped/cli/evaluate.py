@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 import looped
+from looped.cli import group, show
 from looped.cli import options as opt
-from looped.cli import show
 from looped.evaluate.primitives import PRIMITIVES
 
 SHOWN = ["task", "metric", "value", "se", "chance_listed", "chance_any", "n_examples"]
@@ -35,8 +35,7 @@ def evaluate_command(
     as_csv: opt.Csv = False,
 ) -> None:
     """Evaluate the newest checkpoint of a run on synthetic tasks, or on any of lm-eval."""
-    with show.bars() as bar:
-        examples_done = bar.add_task("examples", total=None)
+    with show.progress("evaluation", "examples") as progress:
         found = looped.evaluate_checkpoint(
             checkpoint,
             [name.strip() for name in tasks.split(",") if name.strip()],
@@ -46,12 +45,12 @@ def evaluate_command(
             corpus=corpus,
             device=device,
             include_path=include_path,
-            progress=lambda done, total: bar.update(examples_done, completed=done, total=total),
+            progress=progress,
         )
     title = f"Run {found['run_id'].iloc[0]}, step {found['step'].iloc[0]:,}: losses in nats/token"
     show.show_rows(found, title, as_json=as_json, as_csv=as_csv, columns=SHOWN)
     cut = found[found["n_truncated"] > 0].drop_duplicates("task")
-    opt.warn(
+    group.warn(
         f"{row.task}: {row.n_truncated:,} contexts were cut from the left to fit the model; "
         "--shots 0, or fewer than now, makes them shorter"
         for row in cut.itertuples()

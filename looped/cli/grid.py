@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from looped.cli import group, show
 from looped.cli import options as opt
-from looped.cli import show
 from looped.cli.train import ensure_corpus
 from looped.launching.collect import collect
 from looped.launching.engine import CLUSTERS, Engine, launch
-from looped.launching.folder import WORK, grid_status, summary
+from looped.launching.folder import WORK, grid_status, grid_summary
 from looped.launching.job import TrainOptions
 from looped.paths import own_runs_dir
 from looped.studies import cost_table, get_grid
@@ -25,9 +25,11 @@ SHOWN = ["run_id", "case", "n_recur", "d_model", "budget", "state", "progress"]
 SHOWN += ["tokens_per_second", "eta_seconds", "val_loss"]
 
 app = typer.Typer(
-    cls=opt.OneLineErrors,
+    cls=group.OneLineErrors,
     help="Launch a grid of runs, watch it, and collect its records.",
     no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -123,7 +125,9 @@ def launch_command(
 
             def watch(done, total):
                 status = grid_status(specs, work / name, own_runs_dir() / name)
-                live.update(show.as_table(_active(status), summary(name, status)), refresh=True)
+                live.update(
+                    show.as_table(_active(status), grid_summary(name, status)), refresh=True
+                )
 
             status = launch(
                 specs,
@@ -135,10 +139,10 @@ def launch_command(
                 progress=watch if console.is_terminal else None,
             )
     except KeyboardInterrupt:
-        opt.fail("stopped; runs keep their checkpoints, launch again to go on", opt.INTERRUPTED)
-    Console().print(summary(name, status), highlight=False)
+        group.fail("stopped; runs keep their checkpoints; launch again to resume", group.INTERRUPTED)
+    Console().print(grid_summary(name, status), highlight=False)
     if (status["state"] == "failed").any():
-        raise typer.Exit(opt.FAILED)
+        raise typer.Exit(group.FAILED)
 
 
 @app.command("status")
@@ -157,7 +161,9 @@ def status_command(
         status = grid_status(specs, work / name, own_runs_dir() / name)
         if watch:
             Console().clear()
-        show.show_rows(status, summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN)
+        show.show_rows(
+            status, grid_summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN
+        )
         if not watch or (status["state"] == "done").all():
             return
         time.sleep(WATCH_SECONDS)

@@ -1,20 +1,13 @@
-"""What the commands share: their options, reading the runs, and errors as one line."""
+"""What the commands share: their options and reading the runs."""
 
-import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from typer.core import TyperGroup
 
 import looped
-from looped.errors import FitError, TrainingError
 from looped.fitting import SOLVERS
 from looped.fitting.bootstrap import METHODS
 from looped.variants import VARIANTS
-
-BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
-"""Exit codes; FAILED: no usable estimate, or a run that could not go on."""
 
 
 def _one_of(names) -> str:
@@ -46,40 +39,9 @@ Method = Annotated[str, typer.Option("--bootstrap-method", help=f"One of {_one_o
 Level = Annotated[float, typer.Option(help="Of the interval.")]
 Variant = Annotated[str | None, typer.Option(help=f"One of {_one_of(VARIANTS)}.")]
 Bptt = Annotated[int | None, typer.Option(help="Last recurrences with gradient; default: all.")]
+ResampleStarts = Annotated[int, typer.Option(help="Starts of each resample.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV and nothing else.")]
-
-
-class OneLineErrors(TyperGroup):
-    """A group of commands whose bad input ends in one red line, not in a traceback."""
-
-    def invoke(self, ctx):
-        try:
-            return super().invoke(ctx)
-        except (FitError, TrainingError) as error:
-            fail(error, FAILED)
-        except BrokenPipeError:  # the reader of our output has seen enough, as `| head`
-            sys.stdout = None
-            raise typer.Exit(0) from None
-        except (ValueError, OSError, ImportError) as error:
-            fail(error, BAD_INPUT)
-
-
-def fail(error, code: int):
-    """Print the error as one line on stderr and leave."""
-    text = " ".join(str(error).split())
-    _stderr().print(f"error: {text}", style="red", markup=False)
-    raise typer.Exit(code)
-
-
-def warn(warnings) -> None:
-    """Print each warning as one line on stderr."""
-    for text in warnings:
-        _stderr().print(f"warning: {text}", style="yellow", markup=False)
-
-
-def _stderr() -> Console:
-    return Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def whole(name: str, value: float | None) -> int | None:

@@ -6,9 +6,9 @@ import pandas as pd
 import typer
 
 import looped
+from looped.cli import group, show
 from looped.cli import options as opt
-from looped.cli import show
-from looped.diagnose.plan import WIDTHS
+from looped.fitting.bootstrap import RESAMPLE_STARTS
 
 Baseline = Annotated[str, typer.Option(help="Case to compare with; it has the r = 1 runs.")]
 Variant = Annotated[str, typer.Option(help="Case with the change.")]
@@ -33,7 +33,7 @@ def delta_phi_command(
     bootstrap: Annotated[int, typer.Option(help="Paired resamples.")] = 2000,
     level: opt.Level = 0.95,
     starts: opt.Starts = 200,
-    resample_starts: Annotated[int, typer.Option(help="Starts of each resample.")] = 10,
+    resample_starts: opt.ResampleStarts = RESAMPLE_STARTS,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
@@ -42,7 +42,7 @@ def delta_phi_command(
         raise ValueError(f"--variant and --baseline are both {variant!r}; name two cases")
     r = n_recur and [1, *n_recur]
     cases = [opt.read_runs(runs, case, r, None, None, mapping) for case in (baseline, variant)]
-    with show.progress("paired bootstrap", 2 * bootstrap) as advance:
+    with show.progress("paired bootstrap", "resamples") as advance:
         shift = looped.delta_phi(
             *cases,
             budgets=budget or None,
@@ -58,7 +58,7 @@ def delta_phi_command(
         show.print_json(shift.to_dict())
     else:
         _print_shift(shift)
-    opt.warn(shift.warnings)
+    group.warn(shift.warnings)
 
 
 def _print_shift(shift) -> None:
@@ -99,7 +99,7 @@ def plan_command(
     table, other = (
         name and opt.read_runs(runs, name, None, None, budget_max, mapping) for name in (case, like)
     )
-    with show.progress("designs", len(WIDTHS) * (len(set(budget)) - 1)) as advance:
+    with show.progress("designs") as advance:
         planned = looped.plan(
             table,
             budget,
@@ -126,7 +126,7 @@ def plan_command(
         show.show_rows(_chosen(planned), "", as_json=as_json, as_csv=True)
     else:
         _print_plan(planned)
-    opt.warn(planned.fit.warnings)
+    group.warn(planned.fit.warnings)
 
 
 def _chosen(planned) -> pd.DataFrame:
@@ -161,7 +161,7 @@ def _print_plan(planned) -> None:
         f"{planned.fit.n_runs} {', '.join(planned.fit.sources)} runs. Noise: {noise}."
     )
     if planned.runs is None:
-        opt.warn([_missed(planned)])
+        group.warn([_missed(planned)])
         return
     key = ["budget", "n_recur", "role"]
     cells = planned.runs.groupby(key)["d_model"].agg(lambda d: " ".join(map(str, d))).reset_index()

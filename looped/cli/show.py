@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from looped.fitting.result import Bootstrap, FitResult
@@ -117,17 +116,28 @@ def _interval_source(interval: Bootstrap) -> str:
     return line
 
 
-def bars() -> Progress:
-    """Progress bars on stderr, where someone watches."""
-    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-
-
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """One such bar; call the value with the number of steps that are newly done."""
-    with bars() as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done=1: bar.advance(task, done)
+def progress(what: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr where someone watches, moved by (done, total); total 0 means unknown."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn(f"{{task.completed:,.0f}} {unit}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    console, quiet = Console(stderr=True), not sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
 def _stdout() -> Console:

@@ -17,27 +17,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import looped
+from looped.cli import group, show
 from looped.cli import options as opt
-from looped.cli import show
 from looped.launching.folder import RunFolder
+from looped.quantities import QUANTITIES
 from looped.registry.record import RunRecord
 from looped.spec import RunSpec
 from looped.studies import RECIPES
 
-STOPPED = "stopped; the same command goes on from the last checkpoint"
-
-UNITS = {
-    "val_loss": "nats/token",
-    "val_loss_se": "nats/token, over validation rows",
-    "val_rows": "rows",
-    "train_loss": "nats/token, last tenth of the steps",
-    "n_tokens": "tokens",
-    "n_steps": "steps",
-    "epochs": "passes over the training split",
-    "flops": "FLOPs",
-    "seconds": "s",
-    "tokens_per_second": "tokens/s",
-}
+STOPPED = "stopped; the same command resumes from the last checkpoint"
 
 Preset = Annotated[str, typer.Option(help=f"Recipe: one of {', '.join(RECIPES)}.")]
 
@@ -71,7 +59,7 @@ def train_command(
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Train a model; stopped at any moment, the same command goes on from there.
+    """Train a model; after a stop at any moment, the same command resumes the run.
 
     With several processes: torchrun --standalone --nproc-per-node 8 -m looped train ...
     """
@@ -117,7 +105,7 @@ def train_command(
                 trackers=tracker or (),
             )
     except KeyboardInterrupt as stopped:
-        opt.fail(str(stopped) or STOPPED, opt.INTERRUPTED)
+        group.fail(str(stopped) or STOPPED, group.INTERRUPTED)
     if first:
         _print(record, run, as_json)
 
@@ -185,4 +173,8 @@ def _print(record: RunRecord, run: Path, as_json: bool) -> None:
         return
     result = record.result.model_dump()
     frame = pd.DataFrame({"result": result.keys(), "value": result.values()})
-    show.print_table(frame.assign(unit=frame["result"].map(UNITS)), f"Run {record.run_id} in {run}")
+    show.print_table(frame.assign(unit=frame["result"].map(_unit)), f"Run {record.run_id} in {run}")
+
+
+def _unit(name: str) -> str:
+    return QUANTITIES[name].unit if name in QUANTITIES else ""

@@ -99,8 +99,25 @@ def prepare_corpus(
             corpus = Corpus.open(folder)
             _check_request(folder, corpus.manifest["request"], request)
             return corpus
-        _Preparation(source, tokenizer, folder, request, progress or (lambda done, total: None))()
+        state = PreparationState.load(folder) or _begin(source, tokenizer, folder, request)
+        _check_request(folder, state.request, request)
+        _Preparation(source, folder, state, progress or (lambda done, total: None)).run()
     return Corpus.open(folder)
+
+
+def _begin(
+    source: Source, tokenizer: "Tokenizer | None", folder: Path, request: dict[str, Any]
+) -> PreparationState:
+    """Write the tokenizer and the first state."""
+    if tokenizer is None:
+        texts = (document.text for document in source.documents("train"))
+        tokenizer = train_tokenizer(texts, request["vocab_size"])
+    bos_id(tokenizer)
+    data = tokenizer_bytes(tokenizer)
+    write_whole(folder / TOKENIZER, data)
+    state = PreparationState(request, sha256(data))
+    state.save(folder)
+    return state
 
 
 class _Preparation:
@@ -109,36 +126,22 @@ class _Preparation:
     def __init__(
         self,
         source: Source,
-        tokenizer: "Tokenizer | None",
         folder: Path,
-        request: dict[str, Any],
+        state: PreparationState,
         progress: Callable[[int, int], None],
     ):
-        self.source, self.folder, self.request = source, folder, request
-        self.progress = progress
-        self.seq_len, self.shard_rows = request["seq_len"], request["shard_rows"]
-        self.state = PreparationState.load(folder) or self._begin(tokenizer)
-        _check_request(folder, self.state.request, request)
-        if sha256(folder / TOKENIZER) != self.state.tokenizer_sha256:
+        self.source, self.folder, self.state, self.progress = source, folder, state, progress
+        self.request = state.request
+        self.seq_len, self.shard_rows = self.request["seq_len"], self.request["shard_rows"]
+        if sha256(folder / TOKENIZER) != state.tokenizer_sha256:
             raise ConfigError(
                 f"{folder / TOKENIZER} has changed since the preparation began; delete the folder"
             )
         self.tokenizer = load_tokenizer(folder / TOKENIZER)
         self.bos = bos_id(self.tokenizer)
 
-    def _begin(self, tokenizer: "Tokenizer | None") -> PreparationState:
-        """Write the tokenizer and the first state."""
-        if tokenizer is None:
-            texts = (document.text for document in self.source.documents("train"))
-            tokenizer = train_tokenizer(texts, self.request["vocab_size"])
-        bos_id(tokenizer)
-        data = tokenizer_bytes(tokenizer)
-        write_whole(self.folder / TOKENIZER, data)
-        state = PreparationState(self.request, sha256(data))
-        state.save(self.folder)
-        return state
-
-    def __call__(self) -> None:
+    def run(self) -> None:
+        """Prepare both subsets, as far as they are missing, and write the manifest."""
         n_tokens = self.request["n_tokens"]
         limits = {
             "validation": self.request["validation_rows"],

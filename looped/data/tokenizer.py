@@ -66,17 +66,18 @@ def load_tokenizer(where: str | Path) -> "Tokenizer":
         ) from error
 
 
-def bos_id(tokenizer: "Tokenizer", name: str | None = None) -> int:
-    """Id of the BOS token, by its name; None: one of the two usual names.
+def bos_id(tokenizer: "Tokenizer") -> int:
+    """Id of the BOS token: the first of `BOS_NAMES` that the tokenizer has.
 
     Raises:
-        ValueError: the tokenizer has no such token.
+        ValueError: the tokenizer has none of them.
     """
-    for candidate in (name,) if name else BOS_NAMES:
-        if (token := tokenizer.token_to_id(candidate)) is not None:
+    for name in BOS_NAMES:
+        if (token := tokenizer.token_to_id(name)) is not None:
             return token
-    expected = repr(name) if name else " or ".join(map(repr, BOS_NAMES))
-    raise ValueError(f"the tokenizer has no token {expected} for BOS; name another token")
+    raise ValueError(
+        f"the tokenizer has no token {' or '.join(map(repr, BOS_NAMES))} for BOS; use one that does"
+    )
 
 
 def token_ids(tokenizer: "Tokenizer", texts: list[str]) -> list[list[int]]:

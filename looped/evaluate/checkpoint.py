@@ -95,9 +95,9 @@ def evaluate_checkpoint(
         else:
             lm = _harness().LoopedHarness(model, corpus.tokenizer(), corpus.bos_id, seed)
             rows += _harness().run_task(lm, task, include_path, n_examples, n_shots)
-    about = _spec_row(spec) | {"step": state.step, "val_loss": _val_loss(run, spec)}
-    table = pd.DataFrame(rows).assign(seed=seed, code=code_version(), **about)
-    return table.reindex(columns=COLUMNS)
+    about = spec.row() | {"step": state.step, "val_loss": _val_loss(run, spec)}
+    about |= {"seed": seed, "code": code_version()}  # the seed of the examples, not of training
+    return pd.DataFrame(rows).assign(**about).reindex(columns=COLUMNS)
 
 
 def _after(
@@ -125,15 +125,6 @@ def _check_tasks(tasks: Sequence[str], include_path: Path | None) -> None:
             f"{len(known):,} tasks of {where}; for user-defined tasks, set include_path to the "
             "folder of their YAML files"
         )
-
-
-def _spec_row(spec: RunSpec) -> dict[str, Any]:
-    return {
-        "run_id": spec.run_id,
-        "n_recur": spec.model.n_recur,
-        "d_model": spec.model.d_model,
-        "budget": spec.nominal_budget,
-    }
 
 
 def _val_loss(run: Path, spec: RunSpec) -> float | None:

@@ -1,5 +1,7 @@
 """Extrapolation of a law: residuals at held-out budgets, and predicted beside reported losses."""
 
+from collections.abc import Sequence
+
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -87,7 +89,7 @@ def _panel(held: HoldOut, rows: pd.DataFrame, y: alt.Y) -> alt.LayerChart:
     )
 
 
-def _shade(held: list[float], budgets: np.ndarray, domain: list[float], x: alt.X) -> alt.Chart:
+def _shade(held: Sequence[float], budgets: np.ndarray, domain: list[float], x: alt.X) -> alt.Chart:
     """A band around each held-out budget, half-way to the next budgets."""
     edges = np.array([domain[0], *np.sqrt(budgets[1:] * budgets[:-1]), domain[1]])
     out = np.isin(budgets, held)

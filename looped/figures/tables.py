@@ -82,8 +82,8 @@ def table(
         name: label that {numref} refers to, and file name of the download.
         caption: MyST text on one line; may hold numbers, mathematics and citations.
         formats: column -> Python format specification, where the one of `QUANTITIES` does not fit.
-        like: a quantity whose format is that of columns unknown to `QUANTITIES`.
-        missing: remark to show in place of a table without rows.
+        like: quantity whose format applies to all columns that `QUANTITIES` does not know.
+        missing: remark that replaces a table without rows.
 
     Raises:
         ValueError: a name that cannot be a label, no caption, or a format for a column that the
@@ -98,13 +98,14 @@ def table(
         raise ValueError(f"table {name!r}: formats for {unknown}, but columns {list(frame)}")
     if frame.empty and missing:
         return note(missing)
-    if like:
-        unknown = [column for column in frame if quantity(str(column)) is None]
-        formats = dict.fromkeys(unknown, QUANTITIES[like].format) | formats
+    default = QUANTITIES[like].format if like else ""
+    known = {column: quantity(str(column)) for column in frame}
+    specs = {column: about.format if about else default for column, about in known.items()}
+    specs |= formats
     intervals = _intervals(frame)
     shown = [column for column in frame if column not in sum(intervals.values(), ())]
-    head = [about.symbol if (about := quantity(str(c))) else str(c) for c in shown]
-    columns = [_cells(frame, column, intervals.get(column, ()), formats) for column in shown]
+    head = [about.symbol if (about := known[column]) else str(column) for column in shown]
+    columns = [_cells(frame, [c, *intervals.get(c, ())], specs[c]) for c in shown]
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in shown]
     cells = [[_unbroken(cell) for cell in row] for row in [head, *zip(*columns, strict=True)]]
     return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
@@ -155,17 +156,13 @@ def _intervals(frame: pd.DataFrame) -> dict[Hashable, tuple[Hashable, Hashable]]
     return {name: pair for name, pair in ends.items() if set(pair) <= set(names)}
 
 
-def _cells(
-    frame: pd.DataFrame, column: Hashable, ends: tuple[Hashable, ...], formats: dict[str, str]
-) -> list[str]:
-    about = quantity(str(column))
-    spec = formats.get(column, about.format if about else "")
-    values = _texts(frame[column], spec)
+def _cells(frame: pd.DataFrame, columns: list[Hashable], spec: str) -> list[str]:
+    """Texts of an estimate, with its interval if `columns` also names the ends."""
+    values, *ends = [_texts(frame[column], spec) for column in columns]
     if not ends:
         return values
-    known = frame[[column, *ends]].notna().all(axis=1)
-    rows = zip(values, *(_texts(frame[end], spec) for end in ends), known, strict=True)
-    return [f"{value} [{low},\u00a0{high}]" if k else value for value, low, high, k in rows]
+    rows = zip(values, *ends, frame[columns].notna().all(axis=1), strict=True)
+    return [f"{value} [{low},\u00a0{high}]" if known else value for value, low, high, known in rows]
 
 
 def _texts(column: pd.Series, spec: str) -> list[str]:

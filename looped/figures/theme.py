@@ -34,14 +34,14 @@ SERIES_COLORS = [*RECUR_COLORS.values(), *MORE_COLORS[:4]]
 BUDGET_COLORS = ["#5b6fe0", "#8e6bd8", "#b05cb4", "#cc4f80", "#d8603a", "#b8860b"]
 """Colours of the compute budgets, smallest first; others are blended from these."""
 
-Figure = TypeVar("Figure", bound=alt.TopLevelMixin)
+Figure = TypeVar("Figure", bound=Any)
 
 HEIGHT = 360
 PANEL_HEIGHT = 240
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK = "currentColor"  # the page's text colour
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": FONT,
     "padding": {"left": 5, "top": 5, "right": 14, "bottom": 5},  # room for the last tick's label

@@ -29,14 +29,6 @@ Rounds = tuple[tuple[int, int], ...]
 
 def solve_batched(problem: Problem, starts: np.ndarray) -> Solution:
     """Minimise from every start [S, p]."""
-    size = max(1, BATCH // problem.log_loss.shape[-1])
-    chunks = [slice(i, i + size) for i in range(0, len(starts), size)]
-    solved = [_solve(problem.rows(chunk), starts[chunk]) for chunk in chunks]
-    theta, objective = (np.concatenate(parts) for parts in zip(*solved, strict=True))
-    return Solution(theta, objective)
-
-
-def _solve(problem, starts) -> Solution:
     descent = _Descent(problem, starts)
     one_fit = problem.weights.ndim == problem.log_loss.ndim == 1  # else each row counts
     few = int(STRAGGLERS * len(starts)) if one_fit else 0
@@ -118,48 +110,63 @@ def _same_place(problem, theta, objective) -> np.ndarray:
 
 
 class _Descent:
-    """Damped Newton steps from many starts; those in `active` still move."""
+    """Damped Newton steps from many starts; those in `active` still move.
 
-    def __init__(self, problem: Problem, theta: np.ndarray):
+    Every step works on blocks of starts that fit the cache. All starts share one loop, so that the
+    last ones, which may creep for long, are one small batch.
+    """
+
+    def __init__(self, problem: Problem, starts: np.ndarray):
+        n_starts, p = starts.shape
         self.problem = problem
-        self.theta, prediction, self.objective = _begin(problem, theta)
-        self.model = _curvature(problem, prediction, near=np.zeros(len(theta), bool))
-        self.damping = np.full(len(theta), DAMPING_START)
-        self.rise = np.full(len(theta), DAMPING_UP)
-        self.at_rest = np.zeros(len(theta), bool)
-        self.active = np.arange(len(theta))
+        self.block = max(1, BATCH // problem.log_loss.shape[-1])
+        self.theta, self.objective = np.empty((n_starts, p)), np.empty(n_starts)
+        self.hessian, self.gradient = np.empty((n_starts, p, p)), np.empty((n_starts, p))
+        self.damping = np.full(n_starts, DAMPING_START)
+        self.rise = np.full(n_starts, DAMPING_UP)
+        self.at_rest = np.zeros(n_starts, bool)
+        self.active = np.arange(n_starts)
+        for rows in self._blocks():
+            some = problem.rows(rows)
+            self.theta[rows], prediction, self.objective[rows] = _begin(some, starts[rows])
+            far = np.zeros(len(rows), bool)
+            self.hessian[rows], self.gradient[rows] = _curvature(some, prediction, far)
 
     def advance(self, iterations: int, patience: int = 0, few: int = 0) -> None:
         """Move until all are at rest; after `patience` steps, until only `few` are not."""
         for iteration in range(iterations):
             if len(self.active) <= (few if iteration > patience else 0):
                 break
-            self._move()
+            for rows in self._blocks():
+                self._move(rows)
+            at_rest = self.at_rest[self.active] | (self.damping[self.active] >= DAMPING_MAX)
+            self.active = self.active[~at_rest]
 
-    def _move(self):
-        active = self.active
-        current = self.problem.rows(active)
-        theta, damping = self.theta[active], self.damping[active]
-        step = _step(current, theta, *(part[active] for part in self.model), damping)
+    def _blocks(self):
+        return [self.active[i : i + self.block] for i in range(0, len(self.active), self.block)]
+
+    def _move(self, rows):
+        """One step of the starts `rows`, taken where it lowers the objective."""
+        current = self.problem.rows(rows)
+        theta, gradient = self.theta[rows], self.gradient[rows]
+        step = _step(current, theta, self.hessian[rows], gradient, self.damping[rows])
         proposed = np.clip(theta + step, current.lower, current.upper)
         prediction = current.law.predict(proposed, current.design)
         value = current.huber_sum(prediction.log_loss - current.log_loss)
-        better = value < self.objective[active]
-        moved, kept = active[better], active[~better]
+        better = value < self.objective[rows]
+        moved, stayed = rows[better], rows[~better]
+        self.damping[stayed] *= self.rise[stayed]
+        self.rise[stayed] *= RISE_UP
+        if not moved.size:
+            return
         decrease = 1 - value[better] / self.objective[moved]
         self.theta[moved], self.objective[moved] = proposed[better], value[better]
         self.at_rest[moved] = decrease < AT_REST
         self.damping[moved] = np.maximum(self.damping[moved] * DAMPING_DOWN, DAMPING_MIN)
-        self.damping[kept] *= self.rise[kept]
         self.rise[moved] = DAMPING_UP
-        self.rise[kept] *= RISE_UP
-        if moved.size:
-            if not better.all():
-                current, prediction = self.problem.rows(moved), prediction.rows(better)
-            parts = _curvature(current, prediction, decrease < NEAR)
-            for whole, part in zip(self.model, parts, strict=True):
-                whole[moved] = part
-        self.active = active[(self.damping[active] < DAMPING_MAX) & ~self.at_rest[active]]
+        if stayed.size:
+            current, prediction = self.problem.rows(moved), prediction.rows(better)
+        self.hessian[moved], self.gradient[moved] = _curvature(current, prediction, decrease < NEAR)
 
 
 def _begin(problem, theta):

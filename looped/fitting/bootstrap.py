@@ -15,7 +15,7 @@ import pandas as pd
 from looped.fitting import get_solver
 from looped.fitting.batched import SAME, race
 from looped.fitting.fit import at_optimum
-from looped.fitting.problem import BATCH, Solution
+from looped.fitting.problem import Solution
 from looped.fitting.result import Bootstrap, FitResult
 from looped.registry.cells import CELL, cell_numbers
 
@@ -25,19 +25,20 @@ RESAMPLE_STARTS = 10
 """Random starts of each resample, unless another number is given."""
 
 CHECKED = 0.02
-"""Share of the resamples whose race is repeated from all starts."""
+"""Share of the resamples that are refitted from all starts before the races, and again after."""
 
-POOL, CHECKS = 20, 20
-"""Resamples at least that are refitted from all starts to supply candidates, and as a check."""
+SAMPLE = 20
+"""Resamples at least that are refitted from all starts: as many as a pool, and as many as a check.
+"""
 
 CANDIDATES, APART, FIRST = 4, 1.0, ((4, 3), (4, 2))
 """Ends of other resamples that race in each, the standard deviations between them, the rounds."""
 
-RIVALS, RIVAL_APART, SECOND = 3, 2.0, ((3, 2), (4, 1))
+RIVALS, RIVAL_APART, SECOND = 3, 2.0, ((3, 3), (4, 2))
 """The same of the second race."""
 
-TOO_MANY = 0.1
-"""Share of failed checks above which every resample is refitted from all starts."""
+GROUP = 2_000_000
+"""Residuals (resamples x starts x runs) of one task of a thread: 16 MB of weights."""
 
 
 def bootstrap(
@@ -54,8 +55,11 @@ def bootstrap(
 ) -> Bootstrap:
     """Refit the same law, split and held parameters on resampled runs.
 
-    Each resample gets the full number of starts; then the fit's own optimum is tried as one more.
-    Where that ends lower, the starts had missed the resample's optimum: counted, and warned of.
+    The fit's optimum is one more start of each resample. Where it alone leads to the lowest end,
+    the random starts missed the resample's optimum: `refits_worse` counts these resamples.
+
+    Where all resamples have one clear optimum, most of them are refitted from the optima of others
+    (`_refit_all` says how this is checked); otherwise every start is driven to the end in each.
 
     Args:
         runs: the runs that were fitted.
@@ -63,10 +67,10 @@ def bootstrap(
         resamples: how many; two-sided 95 % percentiles want at least 200.
         method: block or iid.
         level: of the percentile interval.
-        starts: per resample; None for as many as the fit had.
+        starts: random starts of each resample.
         seed: of the resampling and of the starts.
         jobs: threads; None for one a core.
-        progress: called with the number of resamples that are newly done.
+        progress: called with the number of finished resamples and their total.
 
     Raises:
         ValueError: bad arguments, or runs without the columns that the method needs.
@@ -82,7 +86,7 @@ def bootstrap(
     weights = _multiplicities(units, resamples, rng)
     drawn = problem.draw_starts(starts, rng)
     refits = _Refits(problem, np.vstack([drawn, fit.law.theta]), jobs, resamples, progress)
-    theta, worse, failures = _refit_all(refits, weights, fit.solver)
+    theta, worse = _refit_all(refits, weights, fit.solver)
     params = pd.DataFrame([law.to_params(each) for each in theta])
     return Bootstrap(
         method=method,
@@ -95,7 +99,6 @@ def bootstrap(
         refits_worse=int(worse.sum()),
         warnings=(
             *_warnings(problem, theta, worse, units, method),
-            *failures,
             *_anchorless(runs, law, weights),
         ),
     )
@@ -128,7 +131,7 @@ class _Refits:
     """Refits of resamples, in groups on a pool of threads, with their progress."""
 
     def __init__(self, problem, starts, jobs, total, progress):
-        self.problem, self.starts, self.jobs = problem, starts, jobs or os.cpu_count()
+        self.problem, self.starts, self.jobs = problem, starts, jobs or os.cpu_count() or 1
         self.total, self.progress, self.done = total, progress, 0
 
     def from_all_starts(self, weights, solver, count=True) -> Solution:
@@ -149,10 +152,16 @@ class _Refits:
         def refit(group, some):
             return race(replace(self.problem, weights=group), some, rounds, at_rest)
 
-        return self._in_groups(refit, candidates.shape[1], not at_rest, weights, candidates)
+        return self._in_groups(refit, candidates.shape[1], False, weights, candidates)
+
+    def report(self, finished):
+        """Add finished resamples to the progress."""
+        self.done += finished
+        if self.progress is not None:
+            self.progress(self.done, self.total)
 
     def _in_groups(self, refit, each, count, *rows):
-        size = max(1, BATCH // (each * rows[0].shape[1]))
+        size = max(1, min(GROUP // (each * rows[0].shape[1]), -(-len(rows[0]) // self.jobs)))
         begins = range(0, len(rows[0]), size)
         groups = [[array[begin : begin + size] for array in rows] for begin in begins]
         ends = []
@@ -162,73 +171,64 @@ class _Refits:
                     groups, pool.map(lambda group: refit(*group), groups), strict=True
                 ):
                     ends.append(end)
-                    if count and self.progress is not None:
-                        self.done += len(group[0])
-                        self.progress(self.done, self.total)
+                    if count:
+                        self.report(len(group[0]))
             except BaseException:  # an interrupt must not wait for what has not begun
                 pool.shutdown(cancel_futures=True)
                 raise
         return tuple(np.concatenate(parts) for parts in zip(*ends, strict=True))
 
 
-def _refit_all(refits, weights, solver) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """The best coordinates of each resample, which resamples missed their optimum, and warnings.
+def _refit_all(refits, weights, solver) -> tuple[np.ndarray, np.ndarray]:
+    """The best coordinates of each resample, and which resamples missed their optimum.
 
     The first resamples are refitted from all starts, and their ends are the pool from which the
-    others take their candidates. Where only the fit's optimum wins that race, and in the last
-    CHECKED share of the resamples, all starts are driven to the end as well.
+    others take the candidates of a race. Its result stands only if a second race improves no
+    resample, and if all starts, driven to the end in a share of the resamples, confirm it. Else
+    the objective has several optima, and every resample is refitted from all starts.
     """
-    n_pool = max(POOL, round(CHECKED * len(weights)))
-    n_check = max(CHECKS, round(CHECKED * len(weights)))
-    few = len(weights) <= n_pool + n_check or len(refits.starts) <= CANDIDATES
-    if solver != "batched" or few:
+    share = max(SAMPLE, round(CHECKED * len(weights)))
+    if solver != "batched" or len(weights) <= 2 * share or len(refits.starts) <= CANDIDATES:
         theta, _, worse = _best(refits, *refits.from_all_starts(weights, solver))
-        return theta, worse, []
-    ends = refits.from_all_starts(weights[:n_pool], solver)
-    theta, objective, worse = _best(refits, *ends)
-    rest = weights[n_pool:]
-    raced, lowest, doubtful = _race(refits, rest, ends.theta, theta)
-    doubtful[-n_check:] = True
-    full, value, missed = _best(
-        refits, *refits.from_all_starts(rest[doubtful], solver, count=False)
-    )
-    failed = ~at_optimum(lowest[doubtful], value, refits.problem.delta)
-    warnings = []
-    if failed.any():
-        warnings = [
-            f"in {failed.sum()} of {len(failed)} checked resamples the candidates missed the "
-            "optimum that all starts reach"
-        ]
-    if failed.sum() > TOO_MANY * len(failed):
-        full, _, missed = _best(refits, *refits.from_all_starts(rest, solver, count=False))
-        warnings = []
-        doubtful[:] = True
-        failed = np.ones(len(rest), bool)
-    found = np.zeros(len(rest), bool)
-    found[doubtful] = missed
-    raced[np.flatnonzero(doubtful)[failed]] = full[failed]
-    return np.vstack([theta, raced]), np.append(worse, found), warnings
+        return theta, worse
+    ends = refits.from_all_starts(weights[:share], solver)
+    theta, _, worse = _best(refits, *ends)
+    rest = weights[share:]
+    raced = _race(refits, rest, ends.theta, theta)
+    if raced is not None:
+        optima, objective = raced
+        checks = refits.from_all_starts(rest[-share:], solver, count=False)
+        _, lowest, missed = _best(refits, *checks)
+        if at_optimum(objective[-share:], lowest, refits.problem.delta).all():
+            refits.report(len(rest))
+            unmissed = np.zeros(len(rest) - share, bool)
+            return np.vstack([theta, optima]), np.concatenate([worse, unmissed, missed])
+    optima, _, missed = _best(refits, *refits.from_all_starts(rest, solver))
+    return np.vstack([theta, optima]), np.append(worse, missed)
 
 
 def _race(refits, weights, ends, optima):
-    """Best coordinates and objectives of the resamples, and where only the fit's optimum won.
+    """Best coordinates and objectives of the resamples; None if the second race improves any.
 
-    A second race tries optima of other resamples against the winner of the first.
+    In the second race, optima of other resamples compete with the winner of the first. In either
+    the fit's optimum must not be the only one to win.
     """
     problem = refits.problem
     own = np.broadcast_to(refits.starts[-1], (len(weights), 1, len(refits.starts[-1])))
     pool = _distinct(problem, ends.reshape(-1, optima.shape[1]))
     spread = optima.std(axis=0)
     low = _lowest_apart(problem, weights, pool, CANDIDATES, APART * spread)
-    theta, objective = refits.from_candidates(weights, np.concatenate([low, own], axis=1), FIRST)
-    doubtful = objective[:, :-1].min(axis=1) > objective[:, -1] * (1 + SAME)
-    low = _lowest_apart(
-        problem, weights, np.vstack([pool, theta]), RIVALS, RIVAL_APART * spread, near=theta
-    )
+    theta, value = refits.from_candidates(weights, np.concatenate([low, own], axis=1), FIRST)
+    if (value[:, :-1].min(axis=1) > value[:, -1] * (1 + SAME)).any():
+        return None
+    pool = np.vstack([pool, theta])
+    low = _lowest_apart(problem, weights, pool, RIVALS, RIVAL_APART * spread, near=theta)
     both = np.concatenate([theta[:, None], low], axis=1)
-    theta, objective = refits.from_candidates(weights, both, SECOND, at_rest=1)
-    doubtful &= objective[:, 0] == objective.min(axis=1)
-    return theta, objective.min(axis=1), doubtful
+    theta, rivals = refits.from_candidates(weights, both, SECOND, at_rest=1)
+    objective = rivals.min(axis=1)
+    if not at_optimum(value.min(axis=1), objective, problem.delta).all():
+        return None
+    return theta, objective
 
 
 def _best(refits, theta, objective):
@@ -255,8 +255,10 @@ def _lowest_apart(problem, weights, pool, number, distance, near=None) -> np.nda
     chosen = []
     for _ in range(number):
         if near is not None:
-            for row, place in zip(objective, near, strict=True):
-                row[(np.abs(pool - place) <= distance).all(axis=1)] = np.inf
+            close = np.ones(objective.shape, bool)
+            for values, place, reach in zip(pool.T, near.T, distance, strict=True):
+                close &= np.abs(values - place[:, None]) <= reach
+            objective[close] = np.inf
         near = pool[objective.argmin(axis=1)]
         chosen.append(near)
     return np.stack(chosen, axis=1)

@@ -6,7 +6,6 @@ units of δ², and tight tolerances. A failed line search ends that start where 
 """
 
 import numpy as np
-from scipy.optimize import minimize
 
 from looped.fitting.problem import Problem, Solution
 
@@ -16,6 +15,8 @@ OPTIONS = {"maxiter": MAX_ITERATIONS, "maxfun": 5 * MAX_ITERATIONS, "ftol": 1e-1
 
 def solve_lbfgsb(problem: Problem, starts: np.ndarray) -> Solution:
     """Minimise from every start [S, p]."""
+    from scipy.optimize import minimize  # here: its import takes longer than a batched fit
+
     box = list(zip(problem.lower, problem.upper, strict=True))
     found = [
         minimize(

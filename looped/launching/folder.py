@@ -102,7 +102,7 @@ def grid_status(
     return pd.DataFrame([_row(folder) for folder in folders(specs, work, records)])
 
 
-def summary(name: str, status: pd.DataFrame) -> str:
+def grid_summary(name: str, status: pd.DataFrame) -> str:
     """One line: the number of runs in each state, and the share of the FLOPs that is spent."""
     counts = status["state"].value_counts()
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if state in counts)

@@ -66,15 +66,18 @@ def stack_of(runs: pd.DataFrame, n_recur: int) -> ModelConfig:
     config = paper_config(640, int(n_recur), variant, None if bptt is None else int(bptt))
     known = {name: _only(at, name) for name in STACK}
     if all(value is not None for value in known.values()):
-        config = replace(config, vocab_used=None, **{k: int(v) for k, v in known.items()})
+        sizes: dict[str, Any] = {name: int(value) for name, value in known.items()}
+        config = replace(config, vocab_used=None, **sizes)
     _require_counts(at, config)
     return config
 
 
 def _require_counts(runs: pd.DataFrame, config: ModelConfig) -> None:
     known = runs.dropna(subset=["d_model"]) if "d_model" in runs else runs.iloc[:0]
-    counted = accounting.n_params(config, known["d_model"].to_numpy(float)) if len(known) else 0
-    if len(known) and not np.allclose(counted, known["n_params"], rtol=1e-6):
+    if known.empty:
+        return
+    counted = accounting.n_params(config, known["d_model"].to_numpy(float))
+    if not np.allclose(counted, known["n_params"], rtol=1e-6):
         raise ConfigError(
             f"the runs at r = {config.n_recur} do not have a stack of {config.n_prelude}, "
             f"{config.n_loop} and {config.n_coda} layers: N = {known['n_params'].iloc[0]:.6g} at "

@@ -4,13 +4,11 @@ from looped.model.variants.additive import AdditiveInjection
 from looped.model.variants.base import VariantModule
 from looped.model.variants.hyperconnect import HyperConnections
 from looped.model.variants.linear import LinearInjection
-from looped.model.variants.none import PlainStack
-from looped.model.variants.passthrough import Passthrough
 
 VARIANT_CLASSES: dict[str, type[VariantModule]] = {
-    "none": PlainStack,
+    "none": VariantModule,
     "linear": LinearInjection,
     "additive": AdditiveInjection,
-    "passthrough": Passthrough,
+    "passthrough": VariantModule,
     "hyperconnect": HyperConnections,
 }

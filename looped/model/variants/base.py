@@ -15,7 +15,10 @@ from looped.config import ModelConfig
 
 
 class VariantModule(nn.Module):
-    """The plain loop, h₀ = e and u_t = h_{t-1}. Subclasses override what differs."""
+    """The plain loop, h₀ = e and u_t = h_{t-1}. Subclasses override what differs.
+
+    It is also the forward pass of `none`, where n_recur is 1, and of `passthrough` (paper table 5).
+    """
 
     group = "matrix"  # optimiser group of the variant's parameters
 

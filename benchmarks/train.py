@@ -126,7 +126,8 @@ def _time_steps(setting, n_steps):
             torch.cuda.synchronize(device)
         return time.perf_counter(), time.process_time()
 
-    walls, cpus = [], []
+    walls: list[float] = []
+    cpus: list[float] = []
     for _ in range(n_steps):
         begin = now()
         for _ in range(setting.passes):

@@ -1,7 +1,7 @@
-"""How fast the package is: `looped bench fit | train`, or `python -m looped.bench`.
+"""How fast the package is: `looped bench fit | train`, or `python -m benchmarks`.
 
 Everything is measured on one thread, as the runs of a grid are trained on a CPU. On a machine
-with a card, `python -m looped.bench.gpu` also checks the attention kernels.
+with a card, `python -m benchmarks.gpu` also checks the attention kernels.
 """
 
 import os
@@ -9,12 +9,13 @@ import sys
 
 import typer
 
-from looped.bench.fit import fit_command
-from looped.bench.train import train_command
+from benchmarks.fit import fit_command
+from benchmarks.train import train_command
 
 app = typer.Typer(
     help="Measure the speed of the fits and of training.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
 )

@@ -22,8 +22,8 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from sphinx_external_toc.parsing import MalformedError, parse_toc_yaml
 
-from looped.book.errors import BookError
 from looped.paths import PACKAGE, runs_dir
+from tools.book.errors import BookError
 
 KERNEL_OPTIONS = [
     "--log-level=CRITICAL",  # else each kernel warns that it is not encrypted
@@ -187,9 +187,9 @@ def _key(notebook: nbformat.NotebookNode) -> str:
 
 @cache
 def _surroundings() -> str:
-    """Digest of what every chapter depends on: package, recorded runs, installed versions."""
+    """Digest of what every chapter depends on: package, book tool, runs, installed versions."""
     digest = hashlib.sha256()
-    for folder in (PACKAGE, runs_dir()):
+    for folder in (PACKAGE, Path(__file__).parent, runs_dir()):
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 digest.update(f"{path.relative_to(folder)}\0".encode())

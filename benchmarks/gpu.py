@@ -1,4 +1,4 @@
-"""What only a card can show: `python -m looped.bench.gpu --out runs/bench/`, about ten minutes.
+"""What only a card can show: `python -m benchmarks.gpu --out runs/bench/`, about ten minutes.
 
     correctness   every attention backend that runs on the card, in bf16, against SDPA in fp32:
                   logits and gradients of one batch, as relative errors ‖x - x_fp32‖ / ‖x_fp32‖
@@ -20,7 +20,7 @@ from typing import Annotated
 import torch
 import typer
 
-from looped.bench.train import GPU_WIDTHS, PASSES, STEPS, Setting, bench_config, measure
+from benchmarks.train import GPU_WIDTHS, PASSES, STEPS, Setting, bench_config, measure
 from looped.config import ModelConfig
 from looped.files import write_whole
 from looped.model.attention import available_backends, choose_backend

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import nbformat
 
-from looped.book.chapters import COLOR_CODE, pages
-from looped.book.errors import BookError
 from looped.figures.render import VEGA_LITE
+from tools.book.chapters import COLOR_CODE, pages
+from tools.book.errors import BookError
 
 STATIC = Path("book/_static")
 MATHJAX = "tex-svg-full.js"

@@ -11,9 +11,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from looped.book.errors import BookError
+from tools.book.errors import BookError
 
-app = typer.Typer(help="Build the book.", no_args_is_help=True)
+app = typer.Typer(
+    help="Build the book.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -62,8 +64,8 @@ def build(
     began = time.perf_counter()
     try:
         # Only here: a core install has neither papermill nor jupyter-book.
-        from looped.book import chapters as cells
-        from looped.book import pages
+        from tools.book import chapters as cells
+        from tools.book import pages
     except ModuleNotFoundError as error:
         raise BookError(f"the book needs {error.name}: pip install 'looped[book]'") from error
 
@@ -96,7 +98,7 @@ def _select(loaded: list, names: list[str] | None) -> list:
 
 def _execute_all(chapters: list, folder: Path, jobs: int | None) -> dict:
     """Executed notebook of each page: from the cache where possible, else executed in parallel."""
-    from looped.book.chapters import cached, longest_first
+    from tools.book.chapters import cached, longest_first
 
     paths = {chapter.page: folder / f"{chapter.name}.ipynb" for chapter in chapters}
     executed = {c.page: cached(c, paths[c.page]) for c in chapters}
@@ -128,7 +130,7 @@ def _execute_in_parallel(chapters: list, paths: dict[str, Path], jobs: int) -> d
 
 
 def _execute_one(chapter, path: Path, progress: Progress) -> tuple:
-    from looped.book.chapters import execute, keep
+    from tools.book.chapters import execute, keep
 
     task = progress.add_task(f"  {chapter.page}")
     began = time.perf_counter()

@@ -1,0 +1,5 @@
+"""`python -m benchmarks fit | train`."""
+
+from benchmarks import app
+
+app(prog_name="python -m benchmarks")
