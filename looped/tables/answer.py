@@ -20,7 +20,8 @@ def answer(fit: FitResult, resampled: Bootstrap, **settings: int) -> dict[str, f
     `level` and `arrived` are in percent; `gain` is 4^φ; `touched` counts resamples at φ = 0 or 1.
     """
     low, high = resampled.interval("phi")
-    return settings | {
+    return {
+        **settings,
         "phi": fit.params["phi"],
         "low": low,
         "high": high,

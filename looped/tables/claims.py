@@ -11,7 +11,7 @@ from looped.studies import get_grid
 
 def verdict_counts(claims: pd.DataFrame, verdicts: Sequence[str]) -> pd.DataFrame:
     """Number of claims of each verdict, in the order of `verdicts`: verdict, claims."""
-    counts = claims["verdict"].value_counts().reindex(verdicts)
+    counts = claims["verdict"].value_counts().reindex(verdicts, fill_value=0)
     return counts.rename("claims").reset_index()
 
 

@@ -110,10 +110,6 @@ def gap_numbers(gaps: pd.DataFrame, sd: float) -> dict[str, float | int]:
     }
 
 
-def _listed(values: pd.Series) -> str:
-    return ", ".join(map(str, sorted(set(values))))
-
-
 def foreign_file(runs: pd.DataFrame, fit: FitResult, seed: int, sd: float = 1e-3) -> pd.DataFrame:
     """Simulated runs with column names of another project, as an example to ingest.
 
@@ -131,3 +127,7 @@ def foreign_file(runs: pd.DataFrame, fit: FitResult, seed: int, sd: float = 1e-3
     file = runs[list(names)].rename(columns=names)
     loss = fit.predict(runs) * np.exp(noise)
     return file.assign(**{"eval/loss": loss, "source": "simulated", "lr": 0.014})
+
+
+def _listed(values: pd.Series) -> str:
+    return ", ".join(map(str, sorted(set(values))))
