@@ -1,10 +1,10 @@
-"""The published numbers beside ours: which are reproduced, and that verdicts are computed."""
+"""Published and computed numbers: which claims are reproduced, and how verdicts are computed."""
 
 import numpy as np
 import pytest
 
-from looped.claims import claims_table, count_table, ours, split_table, tables
-from looped.claims.ours import Ours
+from looped.claims import claims_table, computed, count_table, split_table, tables
+from looped.claims.computed import Computed
 from looped.registry import published
 
 
@@ -19,7 +19,7 @@ def test_every_claim_has_a_verdict(claims):
     assert set(claims["verdict"]) <= known
 
 
-def test_what_can_be_derived_is_reproduced_but_for_four(claims):
+def test_all_derivable_claims_but_four_are_reproduced(claims):
     assert set(claims.index[claims["verdict"] == tables.DIFFERS]) == {
         "phi_interval",
         "beta_page",
@@ -36,12 +36,12 @@ def test_only_claims_of_trained_models_are_reported_only(claims):
     assert set(claims.index[claims["kind"] == "reported"]) == set(reported)
 
 
-def test_each_difference_has_its_reason_and_no_other_row_has(claims):
-    assert set(claims.index[claims["why"] != ""]) == set(ours.WHY)
+def test_exactly_the_claims_that_differ_have_a_reason(claims):
+    assert set(claims.index[claims["why"] != ""]) == set(computed.WHY)
 
 
-def test_each_number_of_ours_belongs_to_a_claim():
-    assert set(ours.OURS) <= set(published.claims()["id"])
+def test_every_computed_number_belongs_to_a_claim():
+    assert set(computed.COMPUTED) <= set(published.claims()["id"])
 
 
 @pytest.mark.parametrize(
@@ -66,18 +66,20 @@ def test_printed_unit_is_that_of_the_last_significant_digit(text, unit):
 def test_the_verdict_follows_the_printed_digits_and_the_reading_error(
     text, number, options, verdict
 ):
-    assert tables._apart(text, number, Ours(number, **options))[2] == verdict
+    assert tables._compare(text, number, Computed(number, **options))[2] == verdict
 
 
 def test_a_published_bound_is_met_from_below_only():
-    verdicts = [tables._apart("0.006", n, Ours(), bound=True)[2] for n in (1e-4, 0.0064, 0.007)]
+    verdicts = [
+        tables._compare("0.006", n, Computed(), bound=True)[2] for n in (1e-4, 0.0064, 0.007)
+    ]
     assert verdicts == [tables.REPRODUCED, tables.REPRODUCED, tables.DIFFERS]
 
 
 def test_published_counts_are_reproduced_exactly():
     counts = count_table()
     assert counts["log_n_params_error"].abs().max() < 1e-9
-    assert (counts["flops_ours"] == counts["flops_published"]).all()
+    assert (counts["flops_computed"] == counts["flops_published"]).all()
 
 
 def test_all_published_phi_follow_from_the_fitted_split_and_none_from_the_stated_one():
@@ -87,5 +89,11 @@ def test_all_published_phi_follow_from_the_fitted_split_and_none_from_the_stated
 
 
 def test_splits_fit_equally_well():
-    r2 = split_table().groupby("study")["r2"].agg(lambda each: each.max() - each.min())
+    r2 = split_table().groupby("study")["r2"].agg(lambda values: values.max() - values.min())
     assert np.all(r2 < 1e-3)
+
+
+def test_claims_of_a_case_study_have_its_name_in_their_id():
+    ids = set(published.claims()["id"])
+    for case in ("truncated_bptt", "hyperconnections"):
+        assert {f"{name}_{case}" for name in ("phi", "dphi", "r2", "rmse")} <= ids

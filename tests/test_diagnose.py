@@ -50,7 +50,7 @@ def study(case="baseline", *, fit, tokens=1.0, budgets=BUDGETS, n_recurs=(1, 2, 
 
 @pytest.mark.parametrize(
     ("case", "claim", "stated"),
-    [("truncated_bptt", "dphi_tbptt", -0.0675), ("hyperconnections", "dphi_hc", 0.221)],
+    [("truncated_bptt", "dphi_truncated_bptt", -0.0675), ("hyperconnections", "dphi_hyperconnections", 0.221)],
 )
 def test_the_published_shifts(case, claim, stated):
     printed = float(published.claims().set_index("id").loc[claim, "value"])

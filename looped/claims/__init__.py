@@ -1,5 +1,7 @@
-"""What the paper says beside what its runs give. A new claim is a row of `claims.csv` and a line in
-`ours.OURS`."""
+"""The paper's claims, with computed counterparts and verdicts.
+
+A new claim is one row of `runs/paper/claims.csv` and one line in `computed.COMPUTED`.
+"""
 
 from looped.claims.tables import claims_table, count_table, published_range, split_table
 

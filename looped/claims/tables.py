@@ -1,15 +1,17 @@
-"""Published numbers beside ours: the claims with computed verdicts, the counts, φ by split.
+"""Published beside computed numbers: claims with their verdicts, counts, and φ by split.
 
-A claim is *reproduced* if ours rounds to the published digits, *reproduced within the reading* if
-the distance is within three standard errors of the figure's digitisation, and *differs* otherwise,
-with a reason. What the data at hand cannot yield is *reported only*.
+A claim is *reproduced* if the computed number rounds to the published digits, *reproduced within
+the reading* if the distance is within three standard errors of the figure's digitisation, and
+*differs* otherwise, with a reason. A claim that the digitised runs cannot yield is *reported only*.
 """
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from looped import accounting
-from looped.claims.ours import OURS, WHY, Ours
+from looped.claims.computed import COMPUTED, WHY, Computed
 from looped.claims.studies import STUDIES, study_fit, study_se
 from looped.registry import published
 from looped.splits import SPLITS
@@ -21,40 +23,40 @@ READING_ERRORS = 3.0
 
 
 def claims_table() -> pd.DataFrame:
-    """All claims with ours, the difference and the verdict.
+    """All claims with the computed number, the difference and the verdict.
 
     Returns:
-        One row a claim: id, section, quantity, published, ours, difference, unit, verdict, why,
-        source, kind, and the numbers behind them (value, low, high as printed; ours_value,
-        ours_low, ours_high, reading_se). `difference` is ours minus published, of the number that
-        is farthest off in units of its last printed digit.
+        One row per claim: id, section, quantity, published, ours (the computed number), difference,
+        unit, verdict, why, source, kind; value, low, high as printed; the computed ours_value,
+        ours_low, ours_high, and their reading_se. `difference` is computed minus published, for the
+        number with the largest difference in units of its last printed digit.
     """
     rows = [_row(claim) for claim in published.claims().to_dict("records")]
     return pd.DataFrame(rows)
 
 
 def split_table() -> pd.DataFrame:
-    """φ of every study under every split, beside the published value.
+    """φ of every study under every split, with the published value.
 
     Returns:
-        One row a study and split: study, split, phi, objective, r2, n_runs, published, printed
-        (the same with its digits, as text), reproduced.
+        One row per study and split: study, split, phi, objective, r2, n_runs, published, printed
+        (the published value as text, with its digits), reproduced.
     """
     printed = published.claims().set_index("id")["value"]
     rows = []
     for study, (claim, selection) in STUDIES.items():
         for split in SPLITS:
-            found = study_fit(split=split, **selection)
-            ours = Ours(found.params["phi"], se=study_se(**selection)["phi"])
-            _, _, verdict = _apart(printed[claim], ours.value, ours)
+            fit = study_fit(split=split, **selection)
+            computed = Computed(fit.params["phi"], se=study_se(**selection)["phi"])
+            _, _, verdict = _compare(printed[claim], computed.value, computed)
             rows.append(
                 {
                     "study": study,
                     "split": split,
-                    "phi": found.params["phi"],
-                    "objective": found.objective,
-                    "r2": found.r2,
-                    "n_runs": found.n_runs,
+                    "phi": fit.params["phi"],
+                    "objective": fit.objective,
+                    "r2": fit.r2,
+                    "n_runs": fit.n_runs,
                     "published": float(printed[claim]),
                     "printed": printed[claim],
                     "reproduced": verdict != DIFFERS,
@@ -64,19 +66,19 @@ def split_table() -> pd.DataFrame:
 
 
 def published_range(claim: str) -> tuple[float, float]:
-    """Ends of a published range, such as that of `phi_interval`."""
+    """The ends (low, high) of a published range, such as `phi_interval`."""
     row = published.claims().set_index("id").loc[claim]
     return float(row["low"]), float(row["high"])
 
 
 def count_table() -> pd.DataFrame:
-    """Our counts beside the published ones, for each recurrence and width of the paper.
+    """Computed and published counts for each recurrence and width of the paper.
 
-    The published FLOPs are logarithms of numbers rounded to five significant digits, and so both
-    are given to five.
+    The published FLOPs are logarithms of numbers with five significant digits, so both are text
+    with five digits.
 
     Returns:
-        n_recur, d_model, n_params, log_n_params_error (ours minus published), flops_ours,
+        n_recur, d_model, n_params, log_n_params_error (computed minus published), flops_computed,
         flops_published (training FLOPs per token, as text).
     """
     rows = []
@@ -88,7 +90,7 @@ def count_table() -> pd.DataFrame:
                 "d_model": config.d_model,
                 "n_params": accounting.n_params(config),
                 "log_n_params_error": np.log(accounting.n_params(config)) - count.log_n_params,
-                "flops_ours": f"{accounting.flops_per_token(config):.4e}",
+                "flops_computed": f"{accounting.flops_per_token(config):.4e}",
                 "flops_published": f"{np.exp(count.log_flops_per_token):.4e}",
             }
         )
@@ -96,7 +98,7 @@ def count_table() -> pd.DataFrame:
 
 
 def printed_unit(text: str) -> float:
-    """One unit of the last significant digit of a printed number: 0.459 -> 0.001, 410 -> 10."""
+    """The unit of the last significant digit of a printed number: 0.459 -> 0.001, 410 -> 10."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, decimals = mantissa.partition(".")
     scale = 10.0 ** int(exponent or 0)
@@ -107,44 +109,49 @@ def printed_unit(text: str) -> float:
     return scale * 10.0**zeros
 
 
-def _row(claim) -> dict:
+def _row(claim: dict[str, str]) -> dict[str, Any]:
     printed = {name: claim[name] for name in ("value", "low", "high") if claim[name]}
-    compute = OURS.get(claim["id"])
-    ours = Ours() if compute is None else compute()
+    compute = COMPUTED.get(claim["id"])
+    computed = Computed() if compute is None else compute()
     bound = set(printed) == {"high"}
-    apart = [_apart(text, getattr(ours, name), ours, bound) for name, text in printed.items()]
-    farthest = max(apart, key=lambda each: each[1]) if compute else (np.nan, np.nan, REPORTED)
-    digits = {name: _to_digits(getattr(ours, name), text) for name, text in printed.items()}
+    numbers = {name: getattr(computed, name) for name in printed}
+    compared = [_compare(text, numbers[name], computed, bound) for name, text in printed.items()]
+    difference, _, verdict = (
+        max(compared, key=lambda row: row[1]) if compute else (np.nan, np.nan, REPORTED)
+    )
+    digits = {name: _to_digits(numbers[name], text) for name, text in printed.items()}
     return {
         **{name: claim[name] for name in ("id", "section", "quantity")},
         "published": _written(printed),
         "ours": _written(digits) if compute else "",
-        "difference": farthest[0],
+        "difference": difference,
         "unit": claim["unit"],
-        "verdict": farthest[2],
-        "why": WHY.get(claim["id"], lambda: "")() if farthest[2] == DIFFERS else "",
+        "verdict": verdict,
+        "why": WHY.get(claim["id"], lambda: "")() if verdict == DIFFERS else "",
         **{name: claim[name] for name in ("source", "kind", "value", "low", "high")},
-        **{f"ours_{name}": getattr(ours, name) for name in ("value", "low", "high")},
-        "reading_se": ours.se,
+        **{f"ours_{name}": getattr(computed, name) for name in ("value", "low", "high")},
+        "reading_se": computed.se,
     }
 
 
-def _apart(text, number, ours, bound=False) -> tuple[float, float, str]:
-    """Ours minus published, its size in printed units, and the verdict on this number.
+def _compare(
+    text: str, number: float, computed: Computed, bound: bool = False
+) -> tuple[float, float, str]:
+    """Computed minus published, its absolute value in printed units, and the verdict.
 
-    A published bound ("at most") is met by anything below it.
+    Every number below a published bound ("at most") reproduces it.
     """
     difference, unit = number - float(text), printed_unit(text)
-    excess = (difference if bound else abs(difference)) - ours.rounding * unit
+    excess = (difference if bound else abs(difference)) - computed.rounding * unit
     if excess <= 1e-9 * unit:
         verdict = REPRODUCED
     else:
-        verdict = WITHIN_READING if excess <= READING_ERRORS * ours.se else DIFFERS
+        verdict = WITHIN_READING if excess <= READING_ERRORS * computed.se else DIFFERS
     return difference, abs(difference) / unit, verdict
 
 
 def _written(numbers: dict[str, str]) -> str:
-    """One cell: 0.459 [0.41, 0.53], [0.03, 0.06], or at most 0.006."""
+    """The text of one cell: 0.459 [0.41, 0.53], [0.03, 0.06], or at most 0.006."""
     value, low, high = (numbers.get(name, "") for name in ("value", "low", "high"))
     if low and high:
         return f"{value} [{low}, {high}]".strip()
@@ -152,7 +159,7 @@ def _written(numbers: dict[str, str]) -> str:
 
 
 def _to_digits(number: float, like: str) -> str:
-    """A number with one digit more than the printed one."""
+    """The number as text, with one more digit than the printed one."""
     mantissa, power, _ = like.lower().partition("e")
     if power:
         return f"{number:.{len(mantissa.partition('.')[2]) + 1}e}"

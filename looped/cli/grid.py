@@ -139,7 +139,9 @@ def launch_command(
                 progress=watch if console.is_terminal else None,
             )
     except KeyboardInterrupt:
-        group.fail("stopped; runs keep their checkpoints; launch again to resume", group.INTERRUPTED)
+        group.fail(
+            "stopped; runs keep their checkpoints; launch again to resume", group.INTERRUPTED
+        )
     Console().print(grid_summary(name, status), highlight=False)
     if (status["state"] == "failed").any():
         raise typer.Exit(group.FAILED)

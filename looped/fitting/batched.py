@@ -22,7 +22,8 @@ OUTSIDE = 0.03  # of the reweighted curvature, kept beyond δ then: it scales th
 SAME = 1e-3  # of the box and of the objective: candidates closer than that are one
 DAMPING_START, DAMPING_MIN, DAMPING_MAX = 1e-3, 1e-12, 1e6
 DAMPING_DOWN, DAMPING_UP, RISE_UP = 0.3, 3.0, 2.0  # steps refused in a row raise it ever faster
-
+RETAINED = 3_900_000  # numbers, just below glibc's limit of 32 MB; else a third of the time goes
+# into returning the blocks of each step to the system and getting them back
 
 Rounds = tuple[tuple[int, int], ...]
 
@@ -118,6 +119,7 @@ class _Descent:
 
     def __init__(self, problem: Problem, starts: np.ndarray):
         n_starts, p = starts.shape
+        np.empty(RETAINED)  # freed at once: from now on the C library keeps blocks up to this size
         self.problem = problem
         self.block = max(1, BATCH // problem.log_loss.shape[-1])
         self.theta, self.objective = np.empty((n_starts, p)), np.empty(n_starts)
