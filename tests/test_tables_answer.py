@@ -15,12 +15,9 @@ def resampled(runs, fit_paper):
 
 
 @pytest.fixture(scope="module")
-def fits(runs, fit_paper, resampled):
-    laptop = looped.load_runs("laptop")
-    fit = looped.fit(laptop, split="fitted", starts=40)
-    small = fit.with_interval(looped.bootstrap(laptop, fit, **DRAWS))
-    paper = fit_paper().with_interval(resampled)
-    return {("laptop", "fitted"): small, ("paper", "fitted"): paper}
+def fits(runs):
+    sources = {"laptop": looped.load_runs("laptop"), "paper": runs}
+    return tables.fits_by_source(sources, ["fitted", "fitted"], {"starts": 100}, DRAWS)
 
 
 def test_the_answer_is_phi_with_its_interval_and_what_four_passes_are_worth(fit_paper, resampled):
@@ -38,6 +35,12 @@ def test_the_equivalent_size_lies_between_the_unique_and_the_plain_one(fit_paper
     sizes = tables.answer_sizes(fit_paper(), *pair)
     assert sizes["unique"] == looped.counts(pair[0])["n_params"] / 1e6
     assert sizes["unique"] < sizes["equivalent"] < 1e3 * sizes["plain"]
+
+
+def test_each_source_is_fitted_once_by_each_split(fits, fit_paper, resampled):
+    assert list(fits) == [("laptop", "fitted"), ("paper", "fitted")]
+    assert fits["paper", "fitted"].params == fit_paper().params
+    assert fits["paper", "fitted"].interval.draws == resampled.draws
 
 
 def test_each_fit_is_one_row_with_its_runs_and_interval(fits):

@@ -145,10 +145,20 @@ def test_the_verdict_on_the_transfer_counts_sweeps_away_from_the_reference(sweep
     away.loc[away["lr"] == 0.02, "val_loss"] = 4.0  # now 0.02 is best or tied at both r
     words = tables.transfer_verdict(tables.rate_panels(sweep, away), 0.02)
     assert "0.02 is the best of the three rates in 2 of 2 sweeps" in words
-    assert tables.transfer_verdict(tables.rate_panels(sweep, away.iloc[:0]), 0.02) == ""
-
-
-def test_a_uniform_guess_loses_the_logarithm_of_the_vocabulary():
-    assert tables.uniform_loss(looped.paper_config(640, 4)) == pytest.approx(
-        np.log(32_000), abs=0.01
+    assert tables.transfer_verdict(tables.rate_panels(sweep, away.iloc[:0]), 0.02).startswith(
+        "The sweeps at another width"
     )
+
+
+def test_the_published_passthrough_is_no_better_than_a_uniform_guess():
+    numbers = tables.failed_injection()
+    assert numbers["uniform"] == pytest.approx(np.log(32_000), abs=0.01)
+    claims = looped.published.claims().set_index("id")["value"]
+    assert numbers["failed"] == float(claims["inj_passthrough"])
+
+
+def test_the_noise_of_a_difference_is_larger_by_the_root_of_two():
+    noise = pd.DataFrame({"seeds": [2, 4], "sd": [0.01, 0.01]})
+    numbers = tables.noise_numbers(noise)
+    assert numbers["sd_two"] == pytest.approx(0.01 * 2**0.5)
+    assert (numbers["n_cells"], numbers["df"]) == (2, 4)

@@ -59,9 +59,9 @@ def test_runs_without_a_flag_are_counted_as_none():
     runs = pd.DataFrame({"flag": ["", "", "hidden"], "val_loss_se": [1e-5, 3e-5, 4e-4]})
     table = tables.reading_errors(runs).set_index("flag")
     assert table.loc["none"].to_dict() == pytest.approx(
-        {"runs": 2, "median": 2e-5, "largest": 3e-5}
+        {"runs": 2, "median error": 2e-5, "largest error": 3e-5}
     )
-    assert table.loc["hidden", "largest"] == 4e-4
+    assert table.loc["hidden", "largest error"] == 4e-4
 
 
 def test_a_budget_lists_its_widths_in_order_and_the_range_of_its_tokens():
@@ -71,7 +71,7 @@ def test_a_budget_lists_its_widths_in_order_and_the_range_of_its_tokens():
     minima = pd.DataFrame({"budget": 1e12, "refusal": ["", "not bracketed"]})
     row = tables.budgets(runs, minima).iloc[0]
     assert (row["runs"], row["r"], row["widths"]) == (3, "1, 4", "64, 96")
-    assert (row["fewest"], row["most"], row["bracketed"]) == (5, 9, "1 of 2")
+    assert (row["fewest tokens"], row["most tokens"], row["bracketed"]) == (5, 9, "1 of 2")
     assert "bracketed" not in tables.budgets(runs)
 
 
@@ -88,3 +88,14 @@ def test_the_foreign_file_has_the_losses_of_the_law_with_the_stated_noise(runs, 
     noise = np.log(file["eval/loss"] / fit.law.loss(runs))
     assert noise.std() == pytest.approx(1e-3, rel=0.2)
     pd.testing.assert_frame_equal(file, tables.foreign_file(runs, fit, seed=3, sd=1e-3))
+
+
+def test_each_step_of_a_trained_model_carries_the_loss_after_its_last_step():
+    record = looped.load_records("laptop")[0]
+    results = tables.training_results({4: record})
+    assert results.loc[0, ["n_recur", "val_loss"]].tolist() == [4, record.result.val_loss]
+    metrics = {4: [{"step": 1, "loss": 7.0}, {"step": 2, "loss": 6.0}]}
+    steps = tables.training_steps({4: record}, metrics)
+    assert steps["loss"].tolist() == [7.0, 6.0]
+    assert set(steps["val_loss"]) == {record.result.val_loss}
+    assert tables.training_steps({}, {}).empty

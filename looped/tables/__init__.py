@@ -4,11 +4,19 @@ Chapters show them with `looped.figures.table`; headings and number formats come
 `looped.QUANTITIES` by the name of the column. Losses are in nats per token.
 """
 
-from looped.tables.answer import answer, answer_sizes, farthest, laptop_numbers, laptop_phi
+from looped.tables.answer import (
+    answer,
+    answer_sizes,
+    farthest,
+    fits_by_source,
+    laptop_numbers,
+    laptop_phi,
+)
 from looped.tables.claims import differing, predicted_pair, printed_numbers, verdict_counts
 from looped.tables.counts import (
     count_agreement,
     counts,
+    largest_savings,
     layers,
     params_by_width,
     ratios,
@@ -50,8 +58,10 @@ from looped.tables.fits import (
 )
 from looped.tables.grids import (
     best_rates,
+    failed_injection,
     injection_verdict,
     injections,
+    noise_numbers,
     passthrough_verdict,
     planned_runs,
     published_injections,
@@ -63,7 +73,6 @@ from looped.tables.grids import (
     run_states,
     shared_rate,
     transfer_verdict,
-    uniform_loss,
 )
 from looped.tables.holdout import (
     gap_growth,
@@ -88,6 +97,8 @@ from looped.tables.runs import (
     refused,
     runs_by_case,
     tokens_by_width,
+    training_results,
+    training_steps,
 )
 from looped.tables.shift import (
     at_scales,
@@ -126,7 +137,9 @@ __all__ = [
     "end_in_words",
     "equivalents",
     "exponents_by_method",
+    "failed_injection",
     "farthest",
+    "fits_by_source",
     "foreign_file",
     "gap_fall",
     "gap_growth",
@@ -141,6 +154,7 @@ __all__ = [
     "laptop_phi",
     "large_pair",
     "large_pair_numbers",
+    "largest_savings",
     "layers",
     "left_out",
     "matched",
@@ -148,6 +162,7 @@ __all__ = [
     "minima_beside_published",
     "minima_errors",
     "minima_of_cases",
+    "noise_numbers",
     "order_numbers",
     "pair_numbers",
     "pair_predictions",
@@ -189,9 +204,10 @@ __all__ = [
     "task_losses",
     "template",
     "tokens_by_width",
+    "training_results",
+    "training_steps",
     "transfer_verdict",
     "truncation_savings",
-    "uniform_loss",
     "verdict_and_warnings",
     "verdict_counts",
     "warnings",

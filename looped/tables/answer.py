@@ -1,12 +1,15 @@
 """Numbers of the main result in words, and φ on the laptop beside φ on the paper's runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
 from looped.accounting import counts
 from looped.config import ModelConfig
 from looped.diagnose.equivalence import equivalence
+from looped.fitting.bootstrap import bootstrap
+from looped.fitting.fit import fit
 from looped.fitting.result import Bootstrap, FitResult
 from looped.fitting.summary import fit_table
 
@@ -14,7 +17,9 @@ Fits = Mapping[tuple[str, str], FitResult]
 """Fits with an interval, by (description of the runs, split)."""
 
 
-def answer(fit: FitResult, resampled: Bootstrap, **settings: int) -> dict[str, float | int | str]:
+def answer(
+    fitted: FitResult, resampled: Bootstrap, **settings: int
+) -> dict[str, float | int | str]:
     """Numbers of a fit of φ and its interval, and `settings`, for prose.
 
     `level` and `arrived` are in percent; `gain` is 4^φ; `touched` counts resamples at φ = 0 or 1.
@@ -22,27 +27,49 @@ def answer(fit: FitResult, resampled: Bootstrap, **settings: int) -> dict[str, f
     low, high = resampled.interval("phi")
     return {
         **settings,
-        "phi": fit.params["phi"],
+        "phi": fitted.params["phi"],
         "low": low,
         "high": high,
         "level": 100 * resampled.level,
         "edge": resampled.edge_error("phi"),
         "touched": resampled.touched(0) + resampled.touched(1),
-        "gain": 4 ** fit.params["phi"],
-        "r2": fit.r2,
-        "n_runs": fit.n_runs,
-        "source": fit.sources[0],
-        "arrived": 100 * fit.starts_at_optimum,
+        "gain": 4 ** fitted.params["phi"],
+        "r2": fitted.r2,
+        "n_runs": fitted.n_runs,
+        "source": fitted.sources[0],
+        "arrived": 100 * fitted.starts_at_optimum,
     }
 
 
-def answer_sizes(fit: FitResult, looped: ModelConfig, plain: ModelConfig) -> dict[str, float]:
+def answer_sizes(fitted: FitResult, looped: ModelConfig, plain: ModelConfig) -> dict[str, float]:
     """Parameters: unique and equivalent of a looped model (millions), of a plain one (billions)."""
     return {
         "unique": counts(looped)["n_params"] / 1e6,
         "plain": counts(plain)["n_params"] / 1e9,
-        "equivalent": equivalence(fit, looped)["n_params_effective"] / 1e6,
+        "equivalent": equivalence(fitted, looped)["n_params_effective"] / 1e6,
     }
+
+
+def fits_by_source(
+    sources: Mapping[str, pd.DataFrame],
+    splits: Iterable[str],
+    fitting: Mapping[str, Any],
+    drawing: Mapping[str, Any],
+) -> Fits:
+    """Fits of the joint law, with intervals, by (description of the runs, split).
+
+    Args:
+        sources: description -> table of runs.
+        splits: conventions of what recurs; a repeated one counts once.
+        fitting: settings of `looped.fit`.
+        drawing: settings of `looped.bootstrap`.
+    """
+    fits = {}
+    for source, runs in sources.items():
+        for split in dict.fromkeys(splits):
+            one = fit(runs, "joint", split, **fitting)
+            fits[source, split] = one.with_interval(bootstrap(runs, one, **drawing))
+    return fits
 
 
 def laptop_phi(fits: Fits) -> pd.DataFrame:

@@ -76,7 +76,7 @@ def count_agreement(checked: pd.DataFrame) -> dict[str, int]:
     return {
         "n_published": len(checked),
         "n_equal": int((checked["log_n_params_error"].abs() < 1e-9).sum()),
-        "flops_equal": int((checked["flops_published"] == checked["flops_ours"]).sum()),
+        "flops_equal": int((checked["flops_published"] == checked["flops_computed"]).sum()),
     }
 
 
@@ -118,3 +118,9 @@ def truncation_savings(d_model: int, n_recur: Sequence[int]) -> pd.DataFrame:
         rows.append({"n_recur": r, "FLOPs saved": 1 - cut / full, "more tokens": full / cut - 1})
     savings = pd.DataFrame(rows)
     return savings[savings["FLOPs saved"] > 0].reset_index(drop=True)
+
+
+def largest_savings(savings: pd.DataFrame) -> dict[str, float]:
+    """Largest entries of `truncation_savings`, in percent: saved (FLOPs), more (tokens)."""
+    largest = 100 * savings.max()
+    return {"saved": largest["FLOPs saved"], "more": largest["more tokens"]}

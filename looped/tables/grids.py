@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from looped.config import ModelConfig
 from looped.paths import runs_dir
 from looped.registry import published
+from looped.registry.cells import pooled_sd
 from looped.registry.record import RunRecord, load_records
 from looped.spec import RunSpec
 from looped.studies import get_grid
 
-INJECTION_CLAIMS = {"hyperconnect": ("inj_hyperconnections", "inj_hc")}
 RATE_COLUMNS = ["n_recur", "d_model", "n_tokens", "val_loss", "lr"]
 RESOLVED = 2.0
 """Standard deviations of a difference beyond which the difference is resolved."""
@@ -45,12 +44,18 @@ def published_injections() -> pd.DataFrame:
     rows = []
     for spec in get_grid("paper-injection"):
         name = spec.model.variant
-        ids = INJECTION_CLAIMS.get(name, (f"inj_{name}",))
-        loss = next(float(printed[claim]) for claim in ids if claim in printed)
+        loss = float(printed[f"inj_{name}"])
         rows.append({"variant": name, "tokens (M)": spec.train.n_tokens / 1e6, "loss": loss})
     table = pd.DataFrame(rows)
     linear = table.loc[table["variant"] == "linear", "loss"].item()
     return table.assign(over=table["loss"] - linear)
+
+
+def failed_injection() -> dict[str, float]:
+    """Published loss of passthrough (failed), and of a uniform guess (uniform), nats per token."""
+    losses = published_injections().set_index("variant")["loss"]
+    n_vocab = get_grid("paper-injection")[0].model.n_vocab
+    return {"failed": losses["passthrough"], "uniform": float(np.log(n_vocab))}
 
 
 def injections(records: Sequence[RunRecord], sd: float) -> pd.DataFrame:
@@ -163,12 +168,15 @@ def rate_transfer(panels: pd.DataFrame, rate: float, sd: float) -> pd.DataFrame:
 
 
 def transfer_verdict(panels: pd.DataFrame, rate: float) -> str:
-    """Sentence on the sweeps away from the reference; empty if there are none."""
+    """Sentence on the sweeps away from the reference, or that there are none yet."""
     names = panels.loc[panels["is_away"], "panel"]
     table = rate_transfer(panels, rate, 1.0)
     apart = table.loc[table["panel"].isin(set(names)), "regret"]
     if apart.empty:
-        return ""
+        return (
+            "The sweeps at another width and horizon have not been trained yet, so only the "
+            "reference is shown; the command looped grid launch laptop-lr-transfer trains them."
+        )
     return (
         f"Away from the reference, {rate:g} is the best of the three rates in "
         f"{int((apart == 0).sum())} of {len(apart)} sweeps; the largest regret is "
@@ -176,6 +184,13 @@ def transfer_verdict(panels: pd.DataFrame, rate: float) -> str:
     )
 
 
-def uniform_loss(config: ModelConfig) -> float:
-    """Loss of a uniform guess among all tokens of the vocabulary, ln(n_vocab), nats per token."""
-    return float(np.log(config.n_vocab))
+def noise_numbers(noise: pd.DataFrame) -> dict[str, float | int]:
+    """Numbers of `looped.seed_noise`, for prose.
+
+    Returns:
+        sd, sd_two (standard deviation over seeds, and of the difference of two runs, nats/token),
+        n_cells, df (degrees of freedom).
+    """
+    sd = pooled_sd(noise)
+    df = int((noise["seeds"] - 1).sum())
+    return {"sd": sd, "sd_two": 2**0.5 * sd, "n_cells": len(noise), "df": df}

@@ -1,6 +1,7 @@
 """Tables of runs: how many, at which widths, their minima, and how far to trust a loss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from looped.fitting.isoflop import isoflop_minima
 from looped.fitting.result import FitResult
 from looped.registry import published
 from looped.registry.read import load_runs
+from looped.registry.record import RunRecord
 
 
 def runs_by_case(runs: pd.DataFrame) -> pd.DataFrame:
@@ -59,10 +61,11 @@ def refused(minima: pd.DataFrame) -> pd.DataFrame:
 
 
 def reading_errors(runs: pd.DataFrame) -> pd.DataFrame:
-    """Reading error of digitised losses by flag: flag, runs, median, largest (nats/token)."""
+    """Reading error of digitised losses by flag: flag, runs, median error, largest error."""
     flagged = runs.assign(flag=runs["flag"].replace("", "none"))
     return flagged.groupby("flag", as_index=False).agg(
-        runs=("flag", "size"), median=("val_loss_se", "median"), largest=("val_loss_se", "max")
+        runs=("flag", "size"),
+        **{"median error": ("val_loss_se", "median"), "largest error": ("val_loss_se", "max")},
     )
 
 
@@ -75,14 +78,13 @@ def budgets(runs: pd.DataFrame, minima: pd.DataFrame | None = None) -> pd.DataFr
             whose minimum lies between two runs.
 
     Returns:
-        budget, runs, r, widths (both as text), fewest, most (training tokens), bracketed.
+        budget, runs, r, widths (both as text), fewest tokens, most tokens, bracketed.
     """
     cells = runs.groupby("budget", dropna=False).agg(
         runs=("d_model", "size"),
         r=("n_recur", _listed),
         widths=("d_model", _listed),
-        fewest=("n_tokens", "min"),
-        most=("n_tokens", "max"),
+        **{"fewest tokens": ("n_tokens", "min"), "most tokens": ("n_tokens", "max")},
     )
     if minima is not None:
         by_budget = minima["refusal"].eq("").groupby(minima["budget"])
@@ -127,6 +129,37 @@ def foreign_file(runs: pd.DataFrame, fit: FitResult, seed: int, sd: float = 1e-3
     file = runs[list(names)].rename(columns=names)
     loss = fit.predict(runs) * np.exp(noise)
     return file.assign(**{"eval/loss": loss, "source": "simulated", "lr": 0.014})
+
+
+def training_results(records: Mapping[int, RunRecord]) -> pd.DataFrame:
+    """Results of trained models, one row each.
+
+    Args:
+        records: n_recur -> record.
+
+    Returns:
+        n_recur, n_tokens, flops, val_loss, val_loss_se (nats/token), tokens_per_second.
+    """
+    columns = ["n_recur", "n_tokens", "flops", "val_loss", "val_loss_se", "tokens_per_second"]
+    rows = [{"n_recur": r} | record.result.model_dump() for r, record in records.items()]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def training_steps(
+    records: Mapping[int, RunRecord], metrics: Mapping[int, Sequence[Mapping[str, Any]]]
+) -> pd.DataFrame:
+    """Steps of trained models with the loss after the last step, one row a step.
+
+    Args:
+        records: n_recur -> record.
+        metrics: n_recur -> rows of `looped.read_metrics`.
+
+    Returns:
+        n_recur, the columns of `metrics`, val_loss, val_loss_se (nats/token).
+    """
+    losses = training_results(records)[["n_recur", "val_loss", "val_loss_se"]]
+    steps = [{"n_recur": r, **step} for r, rows in metrics.items() for step in rows]
+    return pd.DataFrame(steps, columns=None if steps else ["n_recur"]).merge(losses, on="n_recur")
 
 
 def _listed(values: pd.Series) -> str:
