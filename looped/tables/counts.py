@@ -76,7 +76,7 @@ def count_agreement(checked: pd.DataFrame) -> dict[str, int]:
     return {
         "n_published": len(checked),
         "n_equal": int((checked["log_n_params_error"].abs() < 1e-9).sum()),
-        "flops_equal": int((checked["flops_published"] == checked["flops_ours"]).sum()),
+        "flops_equal": int((checked["flops_published"] == checked["flops_computed"]).sum()),
     }
 
 
