@@ -185,7 +185,7 @@ def test_optimal_sizes_are_those_of_the_case(fit_paper):
 
 
 def test_claims_are_those_of_the_package(monkeypatch):
-    monkeypatch.setattr("looped.claims.claims_table", lambda: CLAIMS)
+    monkeypatch.setattr("looped.claims.tables.claims_table", lambda: CLAIMS)
     assert as_json("claims") == [{"quantity": "phi", "published": "0.459", "ours": None}]
     assert as_table("claims")["published"].tolist() == [0.459]
 

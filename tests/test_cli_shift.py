@@ -87,7 +87,7 @@ def test_a_case_against_itself_is_refused():
 def test_a_plan_for_a_reader():
     text = " ".join(run(*PLAN, "--target-se", 0.1).stdout.split())
     assert "n_budgets" in text
-    assert "on the baseline's own settings: 40 runs" in text
+    assert "A variant at the baseline's settings: 40 runs" in text
     assert "digitised runs" in text
     assert "The cheapest with a standard error of at most 0.1" in text
 

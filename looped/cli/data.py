@@ -11,16 +11,9 @@ from looped.cli import options as opt
 from looped.data.corpus import Corpus
 from looped.data.prepare import prepare_corpus
 from looped.data.sources import SOURCES
-from looped.errors import ConfigError
+from looped.errors import pick
 
-app = typer.Typer(
-    cls=group.OneLineErrors,
-    help="Prepare and inspect corpora: packed rows of tokens that runs read.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = group.new_group("Prepare and inspect corpora: packed rows of tokens that runs read.")
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the corpus.")]
 
@@ -41,13 +34,12 @@ def prepare_command(
     ] = None,
 ) -> None:
     """Prepare a corpus, or resume an interrupted preparation."""
-    if source not in SOURCES:
-        raise ConfigError(f"--source: got {source!r}, expected one of {', '.join(SOURCES)}")
+    of_kind = pick("--source", source, SOURCES)
     where = path[0] if path and len(path) == 1 else path
     n_tokens = opt.whole("--tokens", tokens)
     try:
         with show.progress("validation, then training", "tokens") as progress:
-            made = SOURCES[source](path=where, tokenizer=tokenizer)
+            made = of_kind(path=where, tokenizer=tokenizer)
             corpus = prepare_corpus(
                 made,
                 seq_len=seq_len,
@@ -68,7 +60,7 @@ def prepare_command(
 
 @app.command("info")
 def info_command(folder: Folder, as_json: opt.Json = False) -> None:
-    """Print what a corpus holds (--json: its manifest)."""
+    """Print the contents of a corpus (--json: its manifest)."""
     corpus = Corpus.open(folder)
     if as_json:
         show.print_json(corpus.manifest)
@@ -78,17 +70,16 @@ def info_command(folder: Folder, as_json: opt.Json = False) -> None:
 
 @app.command("verify")
 def verify_command(folder: Folder) -> None:
-    """Read a corpus whole and compare its hashes."""
+    """Read a whole corpus and compare its hashes."""
     corpus = Corpus.open(folder)
     corpus.verify()
     print(f"{folder}: every shard is as it was written, SHA-256 {corpus.sha256}")
 
 
 def _print(corpus: Corpus) -> None:
-    sides = {side: corpus.manifest[side] for side in ("train", "validation")}
     frame = pd.DataFrame(
         {
-            "side": side,
+            "split": split,
             "rows": counts["rows"],
             "tokens": counts["tokens"],
             "documents": counts["documents"],
@@ -96,7 +87,8 @@ def _print(corpus: Corpus) -> None:
             "discarded": f"{counts['discarded_share']:.1%}",
             "shards": len(counts["shards"]),
         }
-        for side, counts in sides.items()
+        for split in ("train", "validation")
+        for counts in [corpus.manifest[split]]
     )
     vocabulary = f"{corpus.vocab_size:,} tokens, rows of {corpus.seq_len:,} + 1"
     show.print_table(frame, f"{corpus.source}: vocabulary of {vocabulary}")

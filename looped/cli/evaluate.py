@@ -18,8 +18,10 @@ OWN = ",".join(PRIMITIVES)
 Tasks = Annotated[str, typer.Option(help="With commas between; others than these are lm-eval's.")]
 
 
+@opt.flattened
 def evaluate_command(
     checkpoint: Annotated[Path, typer.Argument(help="Folder of a run of `looped train`.")],
+    output: opt.Output,
     tasks: Tasks = OWN,
     examples: Annotated[
         int | None, typer.Option(help="Of each task; default: 1,000, or all of lm-eval's.")
@@ -31,8 +33,6 @@ def evaluate_command(
     include_path: Annotated[
         Path | None, typer.Option(help="Folder of own lm-eval tasks (YAML), in place of its own.")
     ] = None,
-    as_json: opt.Json = False,
-    as_csv: opt.Csv = False,
 ) -> None:
     """Evaluate the newest checkpoint of a run on synthetic tasks, or on any of lm-eval."""
     with show.progress("evaluation", "examples") as progress:
@@ -48,10 +48,10 @@ def evaluate_command(
             progress=progress,
         )
     title = f"Run {found['run_id'].iloc[0]}, step {found['step'].iloc[0]:,}: losses in nats/token"
-    show.show_rows(found, title, as_json=as_json, as_csv=as_csv, columns=SHOWN)
+    output.rows(found, title, SHOWN)
     cut = found[found["n_truncated"] > 0].drop_duplicates("task")
     group.warn(
         f"{row.task}: {row.n_truncated:,} contexts were cut from the left to fit the model; "
-        "--shots 0, or fewer than now, makes them shorter"
+        "fewer --shots make them shorter"
         for row in cut.itertuples()
     )

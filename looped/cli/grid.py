@@ -24,33 +24,27 @@ WATCH_SECONDS = 2.0
 SHOWN = ["run_id", "case", "n_recur", "d_model", "budget", "state", "progress"]
 SHOWN += ["tokens_per_second", "eta_seconds", "val_loss"]
 
-app = typer.Typer(
-    cls=group.OneLineErrors,
-    help="Launch a grid of runs, watch it, and collect its records.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = group.new_group("Launch the runs of a study, watch and collect them.")
 
 Name = Annotated[str, typer.Argument(help="Of the grid: see `looped grid list`.")]
 Work = Annotated[Path, typer.Option(help="Folder of the runs' folders.")]
 
 
 @app.command("list")
-def list_command(as_json: opt.Json = False, as_csv: opt.Csv = False) -> None:
-    """Print the grids: how many runs, tokens and FLOPs."""
-    show.show_rows(cost_table(), "Grids", as_json=as_json, as_csv=as_csv)
+@opt.flattened
+def list_command(output: opt.Output) -> None:
+    """Print the grids with their runs, tokens and FLOPs."""
+    output.rows(cost_table(), "Grids")
 
 
 @app.command("show")
+@opt.flattened
 def show_command(
     name: Name,
+    output: opt.Output,
     flops_per_second: Annotated[
         float, typer.Option(help="Of the machine, as 4e14 for a card at 40 % of its peak.")
     ] = 4e14,
-    as_json: opt.Json = False,
-    as_csv: opt.Csv = False,
 ) -> None:
     """Print the runs of a grid by budget: tokens, FLOPs and hours at a speed."""
     if not flops_per_second > 0:
@@ -67,8 +61,8 @@ def show_command(
         }
         for spec in specs
     )
-    if as_csv or as_json:
-        show.show_rows(runs, name, as_json=as_json, as_csv=as_csv)
+    if output.as_csv or output.as_json:
+        output.rows(runs, name)
         return
     cost = (
         runs.groupby(["case", "budget"])
@@ -98,13 +92,13 @@ def launch_command(
     gpus_per_run: Annotated[int, typer.Option(help="Cards, and processes, of a run.")] = 0,
     hours: Annotated[float, typer.Option(help="Time limit of a job; then queued again.")] = 24,
     partition: Annotated[str | None, typer.Option(help="Of SLURM.")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Start so many runs at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Start at most this many runs.")] = None,
     work: Work = WORK,
     corpus: Annotated[Path | None, typer.Option(help="Folder of a prepared corpus.")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile each block.")] = False,
     micro_rows: Annotated[int | None, typer.Option(help="Rows of one pass.")] = None,
 ) -> None:
-    """Train what is not recorded of a grid; launched again, it goes on."""
+    """Train the runs of a grid that have no record; launched again, it resumes."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("submitit").setLevel(logging.WARNING)
     engine = Engine(
@@ -123,7 +117,7 @@ def launch_command(
     try:
         with Live(console=console, auto_refresh=False) as live:
 
-            def watch(done, total):
+            def watch(done: int, total: int) -> None:
                 status = grid_status(specs, work / name, own_runs_dir() / name)
                 live.update(
                     show.as_table(_active(status), grid_summary(name, status)), refresh=True
@@ -148,24 +142,22 @@ def launch_command(
 
 
 @app.command("status")
+@opt.flattened
 def status_command(
     name: Name,
+    output: opt.Output,
     work: Work = WORK,
-    watch: Annotated[bool, typer.Option("--watch", help="Again every few seconds.")] = False,
-    as_json: opt.Json = False,
-    as_csv: opt.Csv = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print again every few seconds.")] = False,
 ) -> None:
-    """Print where each run of a grid stands."""
-    if watch and (as_json or as_csv):
-        raise ValueError("--watch is for a reader; leave out --json and --csv")
+    """Print the state and progress of each run of a grid."""
+    if watch and (output.as_json or output.as_csv):
+        raise ValueError("--watch prints tables; leave out --json and --csv")
     specs = get_grid(name)
     while True:
         status = grid_status(specs, work / name, own_runs_dir() / name)
         if watch:
             Console().clear()
-        show.show_rows(
-            status, grid_summary(name, status), as_json=as_json, as_csv=as_csv, columns=SHOWN
-        )
+        output.rows(status, grid_summary(name, status), SHOWN)
         if not watch or (status["state"] == "done").all():
             return
         time.sleep(WATCH_SECONDS)
@@ -183,5 +175,5 @@ def collect_command(
     print(f"{out}: {', '.join(f'{number} {what}' for what, number in found.items())}")
 
 
-def _active(status):
+def _active(status: pd.DataFrame) -> pd.DataFrame:
     return status[status["state"] != "done"].sort_values("state").head(12)[SHOWN]

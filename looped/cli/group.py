@@ -35,7 +35,7 @@ COMMANDS = {
     ),
     "claims": (
         "looped.cli.commands:claims_command",
-        "Compare every number of the paper with ours, with a verdict.",
+        "Compare every number of the paper with the computed one, with a verdict.",
     ),
     "train": ("looped.cli.train:train_command", "Train a model, or resume a stopped run."),
     "ingest": (
@@ -44,11 +44,11 @@ COMMANDS = {
     ),
     "delta-phi": (
         "looped.cli.shift:delta_phi_command",
-        "Measure how a case shifts φ against a baseline, and what the shift consists of.",
+        "Measure the shift of φ between two cases, and the parts of the loss change.",
     ),
     "plan": (
         "looped.cli.shift:plan_command",
-        "Plan a study that measures a shift of φ to a target precision.",
+        "Plan a study of Δφ: the cheapest runs that reach a target standard error (simulated).",
     ),
     "evaluate": (
         "looped.cli.evaluate:evaluate_command",
@@ -65,6 +65,18 @@ COMMANDS = {
 """Command -> its function or group (module:name), and its line of `looped --help`."""
 
 
+def new_group(text: str) -> typer.Typer:
+    """An empty group of commands, with this help."""
+    return typer.Typer(
+        cls=OneLineErrors,
+        help=text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+
+
 class OneLineErrors(TyperGroup):
     """A group of commands that prints bad input as one red line, without a traceback."""
 
@@ -75,7 +87,7 @@ class OneLineErrors(TyperGroup):
         except (FitError, TrainingError) as error:
             fail(error, FAILED)
         except BrokenPipeError:  # the reader of the output has closed it, as `| head` does
-            sys.stdout = None  # type: ignore[assignment]
+            sys.stdout = None
             raise typer.Exit(0) from None
         except (ValueError, OSError, ImportError) as error:
             fail(error, BAD_INPUT)

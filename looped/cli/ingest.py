@@ -1,9 +1,9 @@
-"""`looped ingest`: results that others measured, checked and kept as a source of runs."""
+"""`looped ingest`: results that others measured, checked and stored as a source of runs."""
 
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,12 +15,12 @@ from looped.registry.ingest.read import FORMATS
 
 SHOWN = ["case", "n_recur", "d_model", "budget", "n_params", "n_tokens", "val_loss", "source"]
 FIRST = 5
-"""Rows that show a reader what became of the file."""
+"""Rows of the result that are printed."""
 
 File = Annotated[Path, typer.Argument(help="CSV, JSON lines, or an export of Weights & Biases.")]
 Map = Annotated[
     list[str] | None,
-    typer.Option("--map", help="OURS=THEIRS, as val_loss=eval/loss, or OURS=- (repeatable)."),
+    typer.Option("--map", help="NAME=COLUMN, as val_loss=eval/loss, or NAME=- (repeatable)."),
 ]
 Setting = Annotated[
     list[str] | None,
@@ -39,7 +39,7 @@ def ingest_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print and write nothing.")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Check the runs of a file, say what was read how, and keep them as a source of runs."""
+    """Check the runs of a file, and store them as a source of runs."""
     ingested = ingest(
         file,
         name=name or re.sub(r"\W+", "-", file.stem.lower()).strip("-_"),
@@ -52,11 +52,11 @@ def ingest_command(
     _print(ingested, as_json)
 
 
-def read_model(file: Path | None, settings: list[str] | None) -> dict | None:
+def read_model(file: Path | None, settings: list[str] | None) -> dict[str, Any] | None:
     """Fields of the model from a JSON file and from FIELD=VALUE, which wins; None without both.
 
     Raises:
-        ConfigError: a file that holds no JSON object.
+        ConfigError: a file without a JSON object.
     """
     if file is None and not settings:
         return None
@@ -64,26 +64,26 @@ def read_model(file: Path | None, settings: list[str] | None) -> dict | None:
     return _read_fields(file) | {name: _value(text) for name, text in given.items()}
 
 
-def _read_fields(file) -> dict:
+def _read_fields(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
         fields = json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        fields = error
+    except json.JSONDecodeError:
+        fields = None
     if not isinstance(fields, dict):
-        raise ConfigError(f'--model: {file} is no JSON object, as {{"n_layers": 20}}')
+        raise ConfigError(f'--model: {file} is not a JSON object, as {{"n_layers": 20}}')
     return fields
 
 
-def _value(text):
+def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
 
 
-def _print(ingested: Ingested, as_json) -> None:
+def _print(ingested: Ingested, as_json: bool) -> None:
     folder = None if ingested.folder is None else str(ingested.folder)
     if as_json:
         rows = show.records(ingested.table)

@@ -1,4 +1,4 @@
-"""`looped delta-phi` and `looped plan`: what a change of the loop does, and how to measure it."""
+"""`looped delta-phi` and `looped plan`: the effect of a change of the loop, and its measurement."""
 
 from typing import Annotated
 
@@ -17,19 +17,19 @@ Budgets = Annotated[
 ]
 Budget = Annotated[list[float], typer.Option("--budget", help="FLOPs to train on (repeatable).")]
 Like = Annotated[
-    str | None, typer.Option(help="Case whose noise the variant is taken to have; default: --case.")
+    str | None, typer.Option(help="Case whose noise the planned variant has; default: --case.")
 ]
 Looped = Annotated[list[int], typer.Option("--n-recur", help="Looped r to train (repeatable).")]
 
 
+@opt.flattened
 def delta_phi_command(
     variant: Variant,
-    runs: opt.Runs = "paper",
+    source: opt.Source,
     baseline: Baseline = "baseline",
     budget: Budgets = None,
     split: opt.Split = "stated",
     n_recur: opt.Recur = None,
-    mapping: opt.Map = None,
     bootstrap: Annotated[int, typer.Option(help="Paired resamples.")] = 2000,
     level: opt.Level = 0.95,
     starts: opt.Starts = 200,
@@ -37,11 +37,10 @@ def delta_phi_command(
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
-    """Measure the shift of φ between two cases, and what moves the loss at equal FLOPs."""
+    """Measure the shift of φ between two cases, and the parts of the loss change."""
     if variant == baseline:
         raise ValueError(f"--variant and --baseline are both {variant!r}; name two cases")
-    r = n_recur and [1, *n_recur]
-    cases = [opt.read_runs(runs, case, r, None, None, mapping) for case in (baseline, variant)]
+    cases = [source.load(case, n_recur and [1, *n_recur]) for case in (baseline, variant)]
     with show.progress("paired bootstrap", "resamples") as advance:
         shift = looped.delta_phi(
             *cases,
@@ -57,48 +56,27 @@ def delta_phi_command(
     if as_json:
         show.print_json(shift.to_dict())
     else:
-        _print_shift(shift)
+        print(shift.summary(warnings=False))
     group.warn(shift.warnings)
 
 
-def _print_shift(shift) -> None:
-    budgets = ", ".join(f"{budget:.3g}" for budget in shift.budgets)
-    source = ", ".join(shift.variant.sources)
-    print(shift.verdict)
-    print(
-        f"{shift.cases[1]} against {shift.cases[0]}: {source} runs, split {shift.variant.split}, "
-        f"r = {', '.join(map(str, shift.n_recur))} and 1 at {budgets} FLOPs; paired "
-        f"{shift.variant.interval.method} bootstrap of {shift.variant.interval.n_units} cells, "
-        f"{shift.variant.interval.resamples} resamples, seed {shift.variant.seed}"
-    )
-    if shift.decomposition.empty:
-        return
-    means = shift.decomposition.drop(columns=["budget", "d_model"]).groupby("n_recur").mean()
-    show.print_table(means.reset_index(), "Change of the loss, nats per token, mean over budgets")
-    ratios = shift.width_shift.drop(columns="budget").groupby("n_recur").mean()
-    title = "Optimum of the variant over that of the baseline (gain: nats per token)"
-    show.print_table(ratios.reset_index(), title)
-
-
+@opt.flattened
 def plan_command(
     budget: Budget,
     n_recur: Looped,
+    source: opt.Source,
+    output: opt.Output,
     target_se: Annotated[float, typer.Option(help="Standard error of Δφ to reach.")] = 0.03,
-    runs: opt.Runs = "paper",
     case: opt.Case = "baseline",
     budget_max: opt.BudgetMax = None,
     like: Like = None,
     split: opt.Split = "stated",
     simulations: Annotated[int, typer.Option(help="Simulated studies of each design.")] = 400,
     seed: opt.Seed = 0,
-    mapping: opt.Map = None,
-    as_json: opt.Json = False,
-    as_csv: opt.Csv = False,
 ) -> None:
-    """Plan a measurement of Δφ: the cheapest runs that tell it to a standard error (simulated)."""
-    table, other = (
-        name and opt.read_runs(runs, name, None, None, budget_max, mapping) for name in (case, like)
-    )
+    """Plan a study of Δφ: the cheapest runs that reach a target standard error (simulated)."""
+    table = source.load(case, budget_max=budget_max)
+    other = source.load(like, budget_max=budget_max) if like else None
     with show.progress("designs") as advance:
         planned = looped.plan(
             table,
@@ -112,7 +90,7 @@ def plan_command(
             progress=advance,
         )
     chosen = planned.runs
-    if as_json and not as_csv:
+    if output.as_json and not output.as_csv:
         show.print_json(
             {
                 "designs": show.records(planned.designs),
@@ -122,34 +100,34 @@ def plan_command(
                 "runs": None if chosen is None else show.records(chosen),
             }
         )
-    elif as_csv:
-        show.show_rows(_chosen(planned), "", as_json=as_json, as_csv=True)
+    elif output.as_csv:
+        output.rows(_chosen(planned), "")
     else:
         _print_plan(planned)
     group.warn(planned.fit.warnings)
 
 
-def _chosen(planned) -> pd.DataFrame:
-    """The runs to train. Raises ValueError if no design is sure enough."""
+def _chosen(planned: looped.Plan) -> pd.DataFrame:
+    """The runs to train. Raises ValueError if no design reaches the target."""
     if planned.runs is None:
         raise ValueError(_missed(planned))
     return planned.runs
 
 
-def _missed(planned) -> str:
+def _missed(planned: looped.Plan) -> str:
     least = planned.designs["se"].min()
     return (
-        f"no design reaches a standard error of {planned.target_se:g}; the surest has {least:.3f}: "
-        "add budgets, or further recurrences"
+        f"no design reaches a standard error of {planned.target_se:g}; the best reaches "
+        f"{least:.3f}: add budgets or recurrences"
     )
 
 
-def _print_plan(planned) -> None:
+def _print_plan(planned: looped.Plan) -> None:
     title = "Designs, simulated: widths a cell at most, FLOPs of all runs and of the variant's"
     show.print_table(planned.designs, title)
     own = planned.own
     print(
-        f"The same for a variant on the baseline's own settings: {own['n_runs_variant']} runs, "
+        f"A variant at the baseline's settings: {own['n_runs_variant']} runs, "
         f"{own['flops_variant']:.2g} FLOPs, standard error {own['se']:.3f}."
     )
     noise = "; ".join(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import looped
 from looped.cli import group, show
 from looped.cli import options as opt
+from looped.errors import pick
 from looped.launching.folder import RunFolder
 from looped.quantities import QUANTITIES
 from looped.registry.record import RunRecord
@@ -59,7 +60,7 @@ def train_command(
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Train a model; after a stop at any moment, the same command resumes the run.
+    """Train a model, or resume a stopped run.
 
     With several processes: torchrun --standalone --nproc-per-node 8 -m looped train ...
     """
@@ -128,16 +129,15 @@ def _bar(spec: RunSpec, run: Path, shown: bool) -> Iterator[Callable[[int, int],
         yield show_step
 
 
-def make_spec(preset: str, **settings) -> RunSpec:
-    """Spec of a recipe with the settings that are given (None: the recipe's own).
+def make_spec(preset: str, **settings: Any) -> RunSpec:
+    """Spec of a recipe with these settings (None: the recipe's default).
 
     Raises:
         ValueError: an unknown recipe, a setting that it does not have, or one that it lacks.
     """
-    if preset not in RECIPES:
-        raise ValueError(f"--preset: got {preset!r}, expected one of {', '.join(RECIPES)}")
+    recipe = pick("--preset", preset, RECIPES)
     given = {name: value for name, value in settings.items() if value is not None}
-    parameters = inspect.signature(RECIPES[preset]).parameters
+    parameters = inspect.signature(recipe).parameters
     sizes = {"width", "d_model"}
     if wrong := sorted(sizes & set(given) - set(parameters)):
         other = ", ".join(f"--{_option(name)}" for name in sorted(sizes & set(parameters)))
@@ -146,10 +146,11 @@ def make_spec(preset: str, **settings) -> RunSpec:
         if parameter.default is parameter.empty and parameter.kind != parameter.VAR_KEYWORD:
             if name not in given:
                 raise ValueError(f"preset {preset!r} needs --{_option(name)}")
-    return RECIPES[preset](**given)
+    spec: RunSpec = recipe(**given)
+    return spec
 
 
-def _option(name) -> str:
+def _option(name: str) -> str:
     return name.replace("_", "-")
 
 
@@ -161,7 +162,7 @@ def _read_spec(path: Path) -> RunSpec:
 
 
 def ensure_corpus(spec: RunSpec) -> None:
-    """Prepare the laptop corpus where it is not there yet; others have to be prepared by name."""
+    """Prepare the laptop corpus if it is missing; other corpora are prepared by `looped data`."""
     if spec.corpus == "laptop":
         logging.info("opening the laptop corpus, or preparing it (half a minute, once)")
         looped.prepare_corpus("laptop", vocab_size=spec.model.n_vocab, seq_len=spec.model.seq_len)

@@ -204,9 +204,9 @@ class DeltaPhi:
         refused = self._compared[1]
         return (*self.notes, *refused, *cautions(self.runs, self.fits), *_monte_carlo(self))
 
-    def summary(self) -> str:
+    def summary(self, warnings: bool = True) -> str:
         """The shift as text: verdict, values with intervals, parts, warnings."""
-        return report.text(self)
+        return report.text(self, warnings)
 
     def _repr_html_(self) -> str:
         return report.html(self)

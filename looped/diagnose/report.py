@@ -1,6 +1,7 @@
 """A shift of φ as a sentence, as text, as HTML and as plain values."""
 
 import html as escape
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -44,25 +45,39 @@ def short(shift: "DeltaPhi") -> str:
     )
 
 
-def text(shift: "DeltaPhi") -> str:
-    """The whole shift: verdict, φ of both cases, parts of the loss change, warnings."""
-    lines = [shift.verdict, "", *_table(shift).to_string(index=False).splitlines()]
-    if not shift.decomposition.empty:
-        lines += ["", "Change of the loss at equal FLOPs and width, nats per token:"]
-        lines += shift.parts.to_string(float_format="{:+.4f}".format, na_rep="").splitlines()
-    lines += ["", _settings(shift)]
-    return "\n".join([*lines, *(f"warning: {warning}" for warning in shift.warnings)])
+def text(shift: "DeltaPhi", warnings: bool = True) -> str:
+    """The whole shift: verdict, φ of both cases, parts of the loss change, widths, warnings."""
+    lines = [shift.verdict, _settings(shift), "", _table(shift).to_string(index=False)]
+    for title, table in _diagnosis(shift):
+        lines += ["", title, table.to_string(na_rep="")]
+    if warnings:
+        lines += ["", *(f"warning: {warning}" for warning in shift.warnings)]
+    return "\n".join(lines)
 
 
 def html(shift: "DeltaPhi") -> str:
     """The whole shift for a notebook: the same content as `text`."""
-    parts = ""
-    if not shift.decomposition.empty:
-        parts = shift.parts.to_html(float_format="{:+.4f}".format, na_rep="", border=0)
+    tables = [_table(shift).to_html(index=False, border=0)]
+    for title, table in _diagnosis(shift):
+        tables.append(f"<p>{escape.escape(title)}</p>{table.to_html(na_rep='', border=0)}")
     lines = [_settings(shift), *(f"Warning: {warning}" for warning in shift.warnings)]
     notes = "<br>".join(escape.escape(line) for line in lines)
-    table = _table(shift).to_html(index=False, border=0)
-    return f"<p>{escape.escape(shift.verdict)}</p>{table}{parts}<p>{notes}</p>"
+    return f"<p>{escape.escape(shift.verdict)}</p>{''.join(tables)}<p>{notes}</p>"
+
+
+def _diagnosis(shift: "DeltaPhi") -> Iterator[tuple[str, pd.DataFrame]]:
+    """Titles and tables of the parts of the loss change and of the optimum's move."""
+    if shift.decomposition.empty:
+        return
+    by_r = shift.decomposition.drop(columns=["budget", "d_model"]).groupby("n_recur").mean()
+    by_r.index = [f"r = {r}" for r in by_r.index]
+    ends = shift.parts[["mean", "low", "high"]].T
+    title = "Change of the loss at equal FLOPs and width, nats per token, mean over budgets:"
+    yield title, pd.concat([by_r, ends]).map("{:+.4f}".format).replace("+nan", "")
+    widths = shift.width_shift.drop(columns="budget").groupby("n_recur").mean().dropna(axis=1)
+    widths.index = [f"r = {r}" for r in widths.index]
+    title = "Optimum of the variant over that of the baseline (gain: nats per token):"
+    yield title, widths.map("{:.4f}".format)
 
 
 def _table(shift: "DeltaPhi") -> pd.DataFrame:
@@ -80,10 +95,12 @@ def _table(shift: "DeltaPhi") -> pd.DataFrame:
 def _settings(shift: "DeltaPhi") -> str:
     drawn = shift.variant.resampled
     unit = "(budget, r) cells" if drawn.method == "block" else "runs"
+    budgets = ", ".join(f"{budget:.3g}" for budget in shift.budgets)
     return (
-        f"split {shift.split}; {shift.level:.0%} intervals, paired {drawn.method} bootstrap of "
-        f"{drawn.n_units} {unit}, {drawn.resamples} resamples of {drawn.starts} starts, seed "
-        f"{drawn.seed}"
+        f"{shift.cases[1]} against {shift.cases[0]}: {', '.join(shift.variant.sources)} runs, split "
+        f"{shift.split}, r = {', '.join(map(str, shift.n_recur))} and 1 at {budgets} FLOPs; "
+        f"{shift.level:.0%} intervals, paired {drawn.method} bootstrap of {drawn.n_units} {unit}, "
+        f"{drawn.resamples} resamples of {drawn.starts} starts, seed {drawn.seed}"
     )
 
 

@@ -22,7 +22,7 @@ def short(fit: "FitResult") -> str:
     )
 
 
-def text(fit: "FitResult") -> str:
+def text(fit: "FitResult", warnings: bool = True) -> str:
     """The whole fit, a line each: formula, values with intervals, quality, warnings."""
     rows = [("parameter", "value", _interval_title(fit)), *_rows(fit)]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
@@ -31,14 +31,16 @@ def text(fit: "FitResult") -> str:
         for name, value, interval in rows
     ]
     lines = [f"{_title(fit)}: {fit.form.formula}", *table, *_quality(fit)]
-    return "\n".join([*lines, *(f"warning: {warning}" for warning in _warnings(fit))])
+    if warnings:
+        lines += [f"warning: {warning}" for warning in fit.all_warnings]
+    return "\n".join(lines)
 
 
 def html(fit: "FitResult") -> str:
     """The whole fit as a table of values with lines on its quality."""
     head, *body = [("parameter", "value", _interval_title(fit)), *_rows(fit)]
     rows = "".join(_html_row(row, "td") for row in body)
-    lines = [*_quality(fit), *(f"Warning: {warning}" for warning in _warnings(fit))]
+    lines = [*_quality(fit), *(f"Warning: {warning}" for warning in fit.all_warnings)]
     notes = "<br>".join(escape.escape(line) for line in lines)
     caption = escape.escape(f"{_title(fit)}: {fit.form.formula}")
     return (
@@ -95,7 +97,3 @@ def _interval_source(interval: "Bootstrap") -> str:
     if "phi" in interval.draws:
         line += f"; φ touched 0 in {interval.touched(0)} and 1 in {interval.touched(1)}"
     return line
-
-
-def _warnings(fit: "FitResult") -> tuple[str, ...]:
-    return fit.warnings + (fit.interval.warnings if fit.interval else ())

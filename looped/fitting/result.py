@@ -196,9 +196,14 @@ class FitResult:
         """Coordinates of the law in each resample [resamples, p]. Raises ValueError without any."""
         return self.resampled.theta(self.form, self.fixed)
 
-    def summary(self) -> str:
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """Warnings of the fit and of its bootstrap."""
+        return self.warnings + (self.interval.warnings if self.interval else ())
+
+    def summary(self, warnings: bool = True) -> str:
         """The fit as text: formula, values with intervals, quality, status and warnings."""
-        return report.text(self)
+        return report.text(self, warnings)
 
     def _repr_html_(self) -> str:
         return report.html(self)

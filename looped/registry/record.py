@@ -21,9 +21,6 @@ from looped.paths import runs_dir
 from looped.registry.schema import validate
 from looped.spec import RunSpec
 
-SCHEMA_VERSION = 1
-"""Version of the record's layout."""
-
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -74,7 +71,7 @@ class Provenance(_Part):
 class RunRecord(_Part):
     """One run: `spec` as in `RunSpec.to_dict`, `counts` as in `looped.counts`."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1  # of the layout of the record
     run_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
     spec: dict[str, Any]
     counts: dict[str, float]

@@ -201,3 +201,35 @@ def end_in_words(shift: DeltaPhi) -> str:
     if shift.borderline:
         return "so near to 0 that another seed could change the verdict"
     return "above 0" if shift.interval[0] > 0 else "below 0"
+
+
+def shift_numbers(shift: DeltaPhi, prefix: str = "") -> dict[str, Any]:
+    """Numbers of a shift for prose; names begin with `prefix`.
+
+    Returns:
+        split, verdict, kind, source, n_budgets, n_own (looped runs of the variant), delta, low,
+        high, low_error (Monte Carlo error of the lower end), low_end (compared with 0, in words),
+        wrong (share of resamples of the other sign); where cells could be compared also measured,
+        tokens, capacity, rest, misfit (mean change of the loss, nats per token), measured_R by r,
+        and of the move of the optimum wider_least, wider_most, cost_least, cost_most, gain.
+    """
+    low, high = shift.interval
+    numbers: dict[str, Any] = {
+        "split": shift.split,
+        "verdict": shift.verdict,
+        "kind": shift.kind,
+        "source": ", ".join(shift.variant.sources),
+        "n_budgets": len(shift.budgets),
+        "n_own": int((shift.runs[1]["n_recur"] > 1).sum()),
+        **{"delta": shift.delta_phi, "low": low, "high": high, "wrong": 1 - shift.p_sign},
+        **{"low_error": shift.edge_errors[0], "low_end": end_in_words(shift)},
+    }
+    if not shift.decomposition.empty:
+        measured = parts_by_recurrence(shift).set_index("n_recur")["measured"]
+        widths = shift.width_shift.groupby("n_recur").mean()
+        width, cost = widths["d_model"], widths["inference_flops_per_token"]
+        numbers |= shift.parts["mean"].to_dict()
+        numbers |= {f"measured_{r}": change for r, change in measured.items()}
+        numbers |= {"wider_least": width.min(), "wider_most": width.max()}
+        numbers |= {"cost_least": cost.min(), "cost_most": cost.max(), "gain": widths["gain"].max()}
+    return {prefix + name: value for name, value in numbers.items()}
