@@ -84,6 +84,7 @@ QUANTITIES: dict[str, Quantity] = {
     "gap": Quantity("gap", "Loss above that of r = 1", NATS, "+.4f"),
     "loss": Quantity("loss", "Continuation loss", NATS, ".3f"),
     "se": Quantity("standard error", "Standard error", NATS, ".3f"),
+    "best rate": Quantity("best rate", "Best MuonH learning rate", format="g"),
     "regret": Quantity("regret", "Loss above that of the best rate", NATS, ".4f"),
     # a fit
     "label": Quantity("fit", "Fit"),
