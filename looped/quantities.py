@@ -64,7 +64,6 @@ QUANTITIES: dict[str, Quantity] = {
     "context": Quantity("context", "Tokens of a row", format=",d"),
     "FLOPs saved": Quantity("FLOPs saved", format=".1%"),
     "more tokens": Quantity("more tokens", format=".1%"),
-    "speed": Quantity("speed", "Median training speed", "tokens/s", ",.0f"),
     "source": Quantity("source", "Source"),
     "case": Quantity("case", "Case"),
     "care": Quantity("read with care", "Read with care"),

@@ -58,7 +58,7 @@ def test_states_are_counted_by_budget():
         }
     )
     done, failed = tables.run_states(status).itertuples(index=False)
-    assert (done.runs, done.best, done.worst, done.speed) == (2, 4.0, 5.0, 200.0)
+    assert (done.runs, done.best, done.worst, done.tokens_per_second) == (2, 4.0, 5.0, 200.0)
     assert (failed.runs, failed.state) == (1, "failed")
 
 

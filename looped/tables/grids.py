@@ -28,13 +28,17 @@ def planned_runs(specs: Sequence[RunSpec]) -> pd.DataFrame:
 
 
 def run_states(status: pd.DataFrame) -> pd.DataFrame:
-    """Runs of `looped.grid_status` by budget and state: runs, best, worst (nats/token), speed."""
+    """Runs of `looped.grid_status` by budget and state.
+
+    Returns:
+        budget, state, runs, best, worst (nats/token), tokens_per_second (the median).
+    """
     groups = status.groupby(["budget", "state"])
     return groups.agg(
         runs=("run_id", "size"),
         best=("val_loss", "min"),
         worst=("val_loss", "max"),
-        speed=("tokens_per_second", "median"),
+        tokens_per_second=("tokens_per_second", "median"),
     ).reset_index()
 
 
