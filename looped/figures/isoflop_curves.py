@@ -1,5 +1,7 @@
 """IsoFLOP curves: loss against unique parameters at equal training compute (paper Figs 2 and 4)."""
 
+from collections.abc import Iterator
+
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -44,44 +46,29 @@ def isoflop(
         curves = runs[COLUMNS].assign(val_loss=fit.predict(runs), kind="prediction")
     table = pd.concat([points, curves, stars, _anchors(runs, found)], ignore_index=True)
     n_panels = len(parts.recurrences(runs))
-    chart = (
-        _panel(table, points)
-        .properties(width=parts.panel_width(n_panels), height=theme.PANEL_HEIGHT)
-        .facet(
-            facet=alt.Facet("n_recur:N", header=alt.Header(labelExpr=theme.RECUR_LABEL)),
-            columns=min(2, n_panels),
-        )
-        .properties(title=_note(runs, points, fit))
-    )
-    return theme.finish(
-        chart, name="isoflop", description=_description(runs, found, fit), data=table
-    )
+    panel = _panel(table, points)
+    panel = panel.properties(width=parts.panel_width(n_panels), height=theme.PANEL_HEIGHT)
+    r = alt.Facet("n_recur:N", header=alt.Header(labelExpr=theme.RECUR_LABEL))
+    chart = panel.facet(facet=r, columns=min(2, n_panels))
+    sentences = _description(runs, found, fit)
+    return theme.finish(chart, "isoflop", sentences, table, _notes(runs, points, fit))
 
 
 def _panel(table: pd.DataFrame, points: pd.DataFrame) -> alt.LayerChart:
     chosen = alt.selection_point(name="chosen", fields=["budget"], bind="legend")
     faded = alt.condition(chosen, alt.value(1), alt.value(0.12))
-    x = theme.axis(alt.X, "n_params", log=True)
-    y = theme.axis(alt.Y, "val_loss")
+    x, y = theme.axis(alt.X, "n_params", log=True), theme.axis(alt.Y, "val_loss")
     color = theme.budget_color(points["budget"])
     base = alt.Chart(parts.plain(table))
-    anchors = (
-        base.transform_filter("datum.kind == 'minimum of r = 1'")
-        .mark_line(color=theme.INK, opacity=0.45, strokeWidth=1.2, strokeDash=[4, 3])
-        .encode(x=x, y=y)
-    )
-    lines = (
-        base.transform_filter("datum.kind == 'parabola' || datum.kind == 'prediction'")
-        .mark_line(strokeWidth=1.6, interpolate="monotone")
-        .encode(x=x, y=y, color=color, opacity=faded)
-        .add_params(chosen)  # to the layer of the legend: no other layer makes it clickable
-    )
+    anchors = base.transform_filter("datum.kind == 'minimum of r = 1'").encode(x, y)
+    anchors = anchors.mark_line(color=theme.INK, opacity=0.45, strokeWidth=1.2, strokeDash=[4, 3])
+    lines = base.transform_filter("datum.kind == 'parabola' || datum.kind == 'prediction'")
+    lines = lines.mark_line(strokeWidth=1.6, interpolate="monotone")
+    lines = lines.encode(x, y, color, opacity=faded)
+    lines = lines.add_params(chosen)  # to the layer of the legend: no other makes it clickable
     circles = parts.run_points(points, x, y, color, base.transform_filter("datum.kind == 'run'"))
-    stars = (
-        base.transform_filter("datum.kind == 'minimum'")
-        .mark_point(shape=STAR, size=110, filled=True, stroke=theme.INK, strokeWidth=0.7)
-        .encode(x=x, y=y, color=color, opacity=faded)
-    )
+    stars = base.transform_filter("datum.kind == 'minimum'").encode(x, y, color, opacity=faded)
+    stars = stars.mark_point(shape=STAR, size=110, filled=True, stroke=theme.INK, strokeWidth=0.7)
     layers = [lines, circles.encode(opacity=faded), stars]
     return alt.layer(*([anchors] if "minimum of r = 1" in set(table["kind"]) else []), *layers)
 
@@ -107,25 +94,26 @@ def _anchors(runs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(stars) if stars else pd.DataFrame()
 
 
-def _note(runs: pd.DataFrame, points: pd.DataFrame, fit: FitResult | None) -> alt.Title:
-    source = parts.joined(parts.source_note(runs), "" if fit is None else parts.fit_note(fit))
+def _notes(runs: pd.DataFrame, points: pd.DataFrame, fit: FitResult | None) -> list[list[str]]:
     compared = "dashed: r = 1" if {1} < set(parts.recurrences(runs)) else ""
-    return parts.note(source, parts.joined("star: minimum", parts.flag_note(points), compared))
+    fitted = parts.fit_phrases(fit) if fit else []
+    marks = ["star: minimum", parts.flag_note(points), compared]
+    return [[parts.source_note(runs.get("source", ())), *fitted], marks]
 
 
-def _description(runs: pd.DataFrame, found: pd.DataFrame, fit: FitResult | None) -> str:
+def _description(runs: pd.DataFrame, found: pd.DataFrame, fit: FitResult | None) -> Iterator[str]:
     budgets = sorted(set(runs["budget"]))
-    text = (
-        f"IsoFLOP curves: validation loss against unique parameters, "
-        f"{parts.runs_prose(runs)} at {parts.counted(len(budgets), 'budget')} "
-        f"({', '.join(map(parts.flops, budgets))} FLOPs), r = "
-        f"{parts.listed(parts.recurrences(runs))}. "
-        f"Curves: {'parabolas' if fit is None else 'the ' + parts.fit_prose(fit)}."
+    yield (
+        f"IsoFLOP curves: validation loss against unique parameters, {parts.runs_prose(runs)} at "
+        f"{parts.counted(len(budgets), 'budget')} ({', '.join(map(parts.flops, budgets))} FLOPs), "
+        f"r = {parts.listed(parts.recurrences(runs))}. "
+        f"Curves: {'the ' + parts.fit_prose(fit) if fit else 'parabolas'}."
     )
     for n_recur, cells in found.groupby("n_recur"):
-        text += (
-            f" The minima of r = {n_recur} have losses {parts.spread(cells['val_loss'])} at "
-            f"{parts.spread(cells['n_params'] / 1e6, '.0f')} million parameters."
+        sizes = parts.spread(cells["n_params"] / 1e6, ".0f")
+        yield (
+            f"The minima of r = {n_recur} have losses {parts.spread(cells['val_loss'])} at {sizes} "
+            "million parameters."
         )
-    refused = runs.groupby(CELL).ngroups - len(found)
-    return text + (f" Without a minimum: {parts.counted(refused, 'cell')}." if refused else "")
+    if refused := runs.groupby(CELL).ngroups - len(found):
+        yield f"Without a minimum: {parts.counted(refused, 'cell')}."

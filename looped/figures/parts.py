@@ -1,9 +1,10 @@
-"""Parts of several figures: checks of input, marks of runs, panels, tooltips, notes, phrases."""
+"""Parts of several figures: checks of input, marks of runs, panels, tooltips, phrases."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from looped import errors
@@ -40,11 +41,7 @@ def require(
 
 
 def require_any(results: Collection[object], figure: str, noun: str, example: str) -> None:
-    """Refuse a figure without anything to draw.
-
-    Raises:
-        ValueError: no result; the message shows `example`.
-    """
+    """Refuse a figure without anything to draw. Raises ValueError, whose message has `example`."""
     if not results:
         raise ValueError(f"figure {figure}: got no {noun}, expected at least one; pass {example}")
 
@@ -84,15 +81,11 @@ def _reason(flag: str) -> str:
 def at_minimum(frame: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.DataFrame:
     """Minima or optima with the column names of runs (n_params for n_params_star).
 
-    Cells without a minimum are left out.
-
-    Raises:
-        ValueError: a column or all rows are missing.
+    Cells without a minimum are left out. Raises ValueError if a column or all rows are missing.
     """
-    may_miss = tuple(name for name in columns if name not in ("n_recur", "budget"))
+    may_miss = [name for name in columns if name not in ("n_recur", "budget")]
     require(frame, columns, figure, may_miss)
-    found = frame.dropna(subset=list(may_miss))
-    return found.rename(columns=lambda name: name.removesuffix("_star"))
+    return frame.dropna(subset=may_miss).rename(columns=lambda name: name.removesuffix("_star"))
 
 
 def run_points(
@@ -114,40 +107,33 @@ def run_points(
     )
 
 
-def recur_lines(n_recurs: Iterable[int]) -> dict[str, alt.Color | alt.StrokeDash]:
+def recur_lines(n_recurs: Iterable[int]) -> dict[str, Any]:
     """Colour and dash of lines by number of recurrences, with one legend of short lines."""
     legend = alt.Legend(labelExpr=theme.RECUR_LABEL, columns=4, symbolType="stroke", symbolSize=300)
-    return {
-        "color": theme.recur_color(n_recurs, legend=legend),
-        "strokeDash": theme.recur_dash(n_recurs, legend=legend),
-    }
+    color = theme.recur_color(n_recurs, legend=legend)
+    return {"color": color, "strokeDash": theme.recur_dash(n_recurs, legend=legend)}
 
 
-def note(*lines: str) -> alt.Title:
-    """Title lines without the empty ones: data and fit (source, split, φ), meaning of marks."""
-    return alt.Title([line for line in lines if line], anchor="start", fontSize=12, offset=8)
+def symmetric_axis(table: pd.DataFrame, field: str) -> alt.Y:
+    """Vertical axis that reaches as far below 0 as above it."""
+    reach = table[field].abs().max()
+    return theme.axis(alt.Y, field, scale=alt.Scale(domain=[-reach, reach], nice=True))
 
 
-def joined(*phrases: str) -> str:
-    """Phrases of one line of a note, without empty ones."""
-    return " · ".join(phrase for phrase in phrases if phrase)
+def zero_rule(**channel: Any) -> alt.Chart:
+    """Line at 0 of an axis: `zero_rule(y=y)`."""
+    field = _field(next(iter(channel.values())))
+    return alt.Chart(pd.DataFrame({field: [0]})).mark_rule(opacity=0.6).encode(**channel)
 
 
-def split_note(optimal: pd.DataFrame) -> str:
-    """The split of the law behind a table of optima, if the table names it."""
-    splits = sorted(optimal["split"].dropna().unique()) if "split" in optimal else []
-    return f"split {listed(splits)}" if splits else ""
+def diagonal(ends: Sequence[float], x: alt.X, y: alt.Y, **style: Any) -> alt.Chart:
+    """Line on which the values of both axes are equal."""
+    line = alt.Chart(pd.DataFrame(dict.fromkeys([_field(x), _field(y)], ends)))
+    return line.mark_line(color=theme.INK, strokeWidth=1.2, **style).encode(x, y)
 
 
-def source_note(runs: pd.DataFrame) -> str:
-    """Source of the runs, if the table names it: "digitised runs"."""
-    sources = sorted(runs["source"].dropna().unique()) if "source" in runs else []
-    return f"{listed(sources)} runs" if sources else ""
-
-
-def runs_prose(runs: pd.DataFrame) -> str:
-    """Number and source of the runs: "116 digitised runs"."""
-    return f"{len(runs)} {source_note(runs) or 'runs'}"
+def _field(channel: Any) -> str:
+    return channel["shorthand"].removesuffix(":Q")
 
 
 def panels(
@@ -170,10 +156,32 @@ def panel_width(columns: int) -> int:
     return 560 if columns == 1 else 260
 
 
-def zero_rule(**channel: Any) -> alt.Chart:
-    """Line at 0 of an axis: `zero_rule(y=y)`."""
-    field = next(iter(channel.values()))["shorthand"].removesuffix(":Q")
-    return alt.Chart(pd.DataFrame({field: [0]})).mark_rule(opacity=0.6).encode(**channel)
+def near(values: Any, fence: float) -> Any:
+    """True within `fence` interquartile ranges of the quartiles, column by column of a table."""
+    first, third = np.quantile(values, [0.25, 0.75], axis=0)
+    reach = fence * (third - first)
+    return (values >= first - reach) & (values <= third + reach)
+
+
+def split_note(splits: Iterable[object]) -> str:
+    """The known splits: "split fitted"; empty if there is none."""
+    known = _known(splits)
+    return f"split {listed(known)}" if known else ""
+
+
+def source_note(sources: Iterable[object]) -> str:
+    """The known sources of runs: "digitised runs"; empty if there is none."""
+    known = _known(sources)
+    return f"{listed(known)} runs" if known else ""
+
+
+def _known(values: Iterable[object]) -> list[str]:
+    return sorted({str(value) for value in values if pd.notna(value)})
+
+
+def runs_prose(runs: pd.DataFrame) -> str:
+    """Number and source of the runs: "116 digitised runs"."""
+    return f"{len(runs)} {source_note(runs.get('source', ())) or 'runs'}"
 
 
 def flag_note(points: pd.DataFrame) -> str:
@@ -181,22 +189,18 @@ def flag_note(points: pd.DataFrame) -> str:
     return "hollow: flagged" if "flag" in points and points["flag"].ne("").any() else ""
 
 
-def fit_note(fit: FitResult) -> str:
-    """Split and exponent of a fit: "split fitted · φ = 0.459"."""
-    return joined(*_fit_phrases(fit))
-
-
-def fit_prose(fit: FitResult) -> str:
-    """Law, split and exponent of a fit, in prose: "joint law, split fitted, φ = 0.459"."""
-    return ", ".join([f"{fit.law.name} law", *_fit_phrases(fit)])
-
-
-def _fit_phrases(fit: FitResult) -> list[str]:
+def fit_phrases(fit: FitResult) -> list[str]:
+    """Split and exponent of a fit: "split fitted", "φ = 0.459"."""
     phrases = [f"split {fit.split}"] if fit.split else []
     if "phi" in fit.params:
         held = " held" if "phi" in fit.fixed else ""
         phrases.append(f"φ = {fit.params['phi']:.3f}{held}")
     return phrases
+
+
+def fit_prose(fit: FitResult) -> str:
+    """Law, split and exponent of a fit, in prose: "joint law, split fitted, φ = 0.459"."""
+    return ", ".join([f"{fit.law.name} law", *fit_phrases(fit)])
 
 
 def recurrences(frame: pd.DataFrame) -> list[int]:

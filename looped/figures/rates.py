@@ -1,9 +1,13 @@
 """Learning rates: validation loss of a sweep."""
 
+from collections.abc import Iterator
+
 import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
+
+FIELDS = ["n_recur", "lr", "val_loss"]
 
 
 def rate_sweep(sweep: pd.DataFrame) -> alt.LayerChart | alt.ConcatChart:
@@ -15,33 +19,28 @@ def rate_sweep(sweep: pd.DataFrame) -> alt.LayerChart | alt.ConcatChart:
     Raises:
         ValueError: a column or all rows are missing.
     """
-    parts.require(sweep, ["n_recur", "lr", "val_loss"], "rate_sweep")
+    parts.require(sweep, FIELDS, "rate_sweep")
     table = sweep if "panel" in sweep else sweep.assign(panel="")
     names = list(table["panel"].unique())
     charts = [_panel(table[table["panel"] == name]) for name in names]
     chart = charts[0] if len(charts) == 1 else parts.panels(charts, names)
-    return theme.finish(chart, name="rate-sweep", description=_description(table), data=table)
+    return theme.finish(chart, "rate-sweep", _description(table), table)
 
 
 def _panel(table: pd.DataFrame) -> alt.LayerChart:
-    recurrences = parts.recurrences(table)
     x = theme.axis(alt.X, "lr", scale=alt.Scale(type="log", nice=False, padding=16))
-    base = alt.Chart(table).encode(
-        x=x,
-        y=theme.axis(alt.Y, "val_loss"),
-        color=theme.recur_color(recurrences),
-        tooltip=parts.tooltips(table, ["n_recur", "lr", "val_loss", "d_model", "n_tokens"]),
-    )
+    color = theme.recur_color(table["n_recur"])
+    details = parts.tooltips(table, [*FIELDS, "d_model", "n_tokens"])
+    base = alt.Chart(table).encode(x, theme.axis(alt.Y, "val_loss"), color, tooltip=details)
     best = table.loc[table.groupby("n_recur")["val_loss"].idxmin()]
-    lines = base.mark_line().encode(strokeDash=theme.recur_dash(recurrences))
+    lines = base.mark_line().encode(strokeDash=theme.recur_dash(table["n_recur"]))
     rings = base.properties(data=best).mark_point(size=160, filled=False, strokeWidth=2)
     return alt.layer(lines, base.mark_point(), rings)
 
 
-def _description(table: pd.DataFrame) -> str:
-    text = "Validation loss against the MuonH learning rate."
+def _description(table: pd.DataFrame) -> Iterator[str]:
+    yield "Validation loss against the MuonH learning rate."
     for (panel, n_recur), rows in table.groupby(["panel", "n_recur"], sort=False):
         best = rows.loc[rows["val_loss"].idxmin()]
         where = f"{panel}, " if panel else ""
-        text += f" {where}r = {n_recur}: lowest, {best.val_loss:.3f}, at {best.lr:g}."
-    return text
+        yield f"{where}r = {n_recur}: lowest, {best.val_loss:.3f}, at {best.lr:g}."

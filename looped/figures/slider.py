@@ -26,18 +26,15 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
     Raises:
         ValueError: a law without φ, or a column or all rows are missing.
     """
-    if "phi" not in fit.params:
+    if "phi" not in fit.params or fit.split is None:
         raise ValueError(f"figure phi_slider: law {fit.law.name!r} has no φ; pass a fit of 'joint'")
     parts.require(runs, [*COLUMNS, "val_loss"], "phi_slider")
     counted = split_params(runs, fit.split)
     points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})
-    chart = _layers(points, fit).properties(title=_note(runs, points, fit))
-    return theme.finish(
-        chart,
-        name="phi-slider",
-        description=_description(runs, fit),
-        data=points.assign(predicted=fit.predict(runs)),
-    )
+    source = [parts.source_note(runs.get("source", ())), f"split {fit.split}"]
+    notes = [source, [f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points)]]
+    data = points.assign(predicted=fit.predict(runs))
+    return theme.finish(_layers(points, fit), "phi-slider", _description(runs, fit), data, notes)
 
 
 def predicted_loss(fit: FitResult, phi: str) -> str:
@@ -53,44 +50,32 @@ def predicted_loss(fit: FitResult, phi: str) -> str:
 def _layers(points: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
     phi, budget = _controls(points, fit)
     chosen = f"datum.budget == {budget.name}"
-    widths = points[COLUMNS]
     x = theme.axis(alt.X, "n_params", log=True)
-    lines = parts.recur_lines(points["n_recur"])
-    curves = (
-        alt.Chart(widths)
-        .transform_filter(chosen)
-        .transform_calculate(predicted=predicted_loss(fit, phi.name))
-        .mark_line(interpolate="monotone")
-        .encode(x=x, y=theme.axis(alt.Y, "predicted", title=QUANTITIES["val_loss"].axis), **lines)
+    y, predicted, at_0 = (
+        theme.axis(alt.Y, field, title=QUANTITIES["val_loss"].axis)
+        for field in ("val_loss", "predicted", "at_0")
     )
-    circles = parts.run_points(points, x, theme.axis(alt.Y, "val_loss"), lines["color"])
-    extent = _extent(widths, fit, chosen, x)
-    layers = alt.layer(extent, curves, circles.transform_filter(chosen), _error(points, fit))
-    return layers.add_params(phi, budget)
+    lines = parts.recur_lines(points["n_recur"])
+    of_budget = alt.Chart(points[COLUMNS]).transform_filter(chosen)
+    curves = of_budget.transform_calculate(predicted=predicted_loss(fit, phi.name))
+    curves = curves.mark_line(interpolate="monotone").encode(x, predicted, **lines)
+    # Invisible marks fix the loss axis to the range for φ from 0 to 1.
+    ends = {"at_0": predicted_loss(fit, "0"), "at_1": predicted_loss(fit, "1")}
+    extent = of_budget.transform_calculate(**ends).mark_rule(opacity=0).encode(x, at_0, y2="at_1")
+    circles = parts.run_points(points, x, y, lines["color"]).transform_filter(chosen)
+    return alt.layer(extent, curves, circles, _error(points, fit)).add_params(phi, budget)
 
 
 def _controls(points: pd.DataFrame, fit: FitResult) -> tuple[alt.Parameter, alt.Parameter]:
     budgets = sorted(points["budget"].unique().tolist())
     start = round(fit.params["phi"], 4)  # the page shows all digits of the value
     slider = alt.binding_range(min=min(0, start), max=max(1, start), step=0.01, name="φ ")
-    menu = alt.binding_select(
-        options=budgets, labels=[parts.flops(budget) for budget in budgets], name="Budget (FLOPs) "
-    )
+    labels = [parts.flops(budget) for budget in budgets]
+    menu = alt.binding_select(options=budgets, labels=labels, name="Budget (FLOPs) ")
+    middle = budgets[len(budgets) // 2]
     return (
         alt.param(name="phi", value=start, bind=slider),
-        alt.param(name="shown_budget", value=budgets[len(budgets) // 2], bind=menu),
-    )
-
-
-def _extent(widths: pd.DataFrame, fit: FitResult, chosen: str, x: alt.X) -> alt.Chart:
-    """Invisible marks that fix the loss axis to the range for φ from 0 to 1."""
-    ends = {"at_0": predicted_loss(fit, "0"), "at_1": predicted_loss(fit, "1")}
-    return (
-        alt.Chart(widths)
-        .transform_filter(chosen)
-        .transform_calculate(**ends)
-        .mark_rule(opacity=0)
-        .encode(x=x, y=theme.axis(alt.Y, "at_0", title=QUANTITIES["val_loss"].axis), y2="at_1")
+        alt.param(name="shown_budget", value=middle, bind=menu),
     )
 
 
@@ -104,13 +89,6 @@ def _error(points: pd.DataFrame, fit: FitResult) -> alt.Chart:
         .transform_calculate(text=text)
         .mark_text(align="right", baseline="top", fontSize=14)
         .encode(x=alt.value("width"), y=alt.value(4), text="text:N")
-    )
-
-
-def _note(runs: pd.DataFrame, points: pd.DataFrame, fit: FitResult) -> alt.Title:
-    rests_on = parts.joined(parts.source_note(runs), f"split {fit.split}")
-    return parts.note(
-        rests_on, parts.joined(f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points))
     )
 
 
