@@ -1,7 +1,5 @@
 """The executed stack of a model, and training curves."""
 
-from collections.abc import Iterator
-
 import altair as alt
 import pandas as pd
 
@@ -12,14 +10,13 @@ SECTIONS = {name: theme.SERIES_COLORS[i] for name, i in (("prelude", 5), ("loop"
 RUNS = ["first run", "run again"]
 LAYER_HEIGHT = 20
 TEXT_ON_MARK = "#ffffff"
-DETAILS = {
+DETAILS = {  # field of a tooltip -> its title
     "section:N": "Section",
     "layer:Q": "Stored layer",
     "recurrence:N": "Recurrence",
     "run:N": "Run",
     "backward:N": "Gradient",
 }
-"""Field of a tooltip -> its title."""
 
 
 def schematic(layers: pd.DataFrame) -> alt.LayerChart:
@@ -31,9 +28,6 @@ def schematic(layers: pd.DataFrame) -> alt.LayerChart:
     Args:
         layers: one row per executed layer: stack (label), and the keys of
             `looped.accounting.executed_layers`.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     needed = ["stack", "position", "section", "layer", "reused", "gradient", "injection"]
     parts.require(layers, needed, "schematic")
@@ -69,7 +63,7 @@ def _boxes(table: pd.DataFrame) -> alt.LayerChart:
     return alt.layer(boxes, names, entering.transform_filter("datum.injection"))
 
 
-def _schematic_description(table: pd.DataFrame) -> Iterator[str]:
+def _schematic_description(table: pd.DataFrame) -> theme.Text:
     yield "Executed layers from input to output, each with the number of its stored layer."
     for stack, rows in table.groupby("stack", sort=False):
         yield f"{stack}: {len(rows)} executed layers, {rows['layer'].nunique()} stored."
@@ -81,9 +75,6 @@ def training_curves(metrics: pd.DataFrame) -> alt.LayerChart:
     Args:
         metrics: one row per (run, step): n_recur, tokens, loss (nats per token; smoothed or not),
             optionally val_loss, for a point at the end of the run.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(metrics, ["n_recur", "tokens", "loss"], "training_curves")
     color, dash = theme.recur_color(metrics["n_recur"]), theme.recur_dash(metrics["n_recur"])
@@ -99,7 +90,7 @@ def training_curves(metrics: pd.DataFrame) -> alt.LayerChart:
     return theme.finish(alt.layer(*layers), "training-curves", sentences, metrics)
 
 
-def _curves_description(metrics: pd.DataFrame, ends: pd.DataFrame) -> Iterator[str]:
+def _curves_description(metrics: pd.DataFrame, ends: pd.DataFrame) -> theme.Text:
     yield "Training loss against tokens."
     for row in ends.itertuples():
         first = metrics[metrics["n_recur"] == row.n_recur]["loss"].iloc[0]

@@ -1,7 +1,5 @@
 """Parameters and FLOPs of looped models, before any training (paper Fig. 1 left)."""
 
-from collections.abc import Iterator
-
 import altair as alt
 import pandas as pd
 
@@ -19,9 +17,6 @@ def recurrence_ratios(ratios: pd.DataFrame) -> alt.LayerChart:
 
     Args:
         ratios: one row per (quantity, r): n_recur, quantity, ratio.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(ratios, ["n_recur", "quantity", "ratio"], "recurrence_ratios")
     scale = alt.Scale(type="log", base=2, nice=False, padding=32)
@@ -50,8 +45,7 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params") -> alt.Laye
             value. Sections that are zero for every r are left out.
         field: name of what `value` counts, a key of `QUANTITIES`: n_params, flops_per_token ...
 
-    Raises:
-        ValueError: a column or all rows are missing, or an unknown field.
+    Raises ValueError if the field is unknown.
     """
     parts.require(counts, ["n_recur", "section", "value"], "params_by_section")
     title = pick("field", field, QUANTITIES).axis
@@ -75,14 +69,14 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params") -> alt.Laye
     )
 
 
-def _ratios_description(ratios: pd.DataFrame) -> Iterator[str]:
+def _ratios_description(ratios: pd.DataFrame) -> theme.Text:
     yield "Ratio to the model without recurrence."
     for quantity, rows in ratios.groupby("quantity", sort=False):
         values = [f"{row.ratio:.3g} at r = {row.n_recur}" for row in rows.itertuples()]
         yield f"{quantity}: {parts.listed(values)}."
 
 
-def _sections_description(table: pd.DataFrame, totals: pd.DataFrame, title: str) -> Iterator[str]:
+def _sections_description(table: pd.DataFrame, totals: pd.DataFrame, title: str) -> theme.Text:
     yield f"{title} by section of the stack."
     for row in totals.itertuples():
         rows = table[table["n_recur"] == row.n_recur]

@@ -1,16 +1,13 @@
 """Downstream tasks: effect of recurrence on each, and their loss against validation loss."""
 
-from collections.abc import Iterator
-
 import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
 from looped.quantities import QUANTITIES
 
+# Column of a chance level -> the answers that a guess chooses from.
 CHANCE = {"chance_listed": "among the listed answers", "chance_any": "among all answers"}
-"""Column of a chance level -> the answers that a guess chooses from."""
-
 CHANCE_DASHES = [[8, 3], [2, 3]]
 TASK_HEIGHT = 22  # pixels per task
 
@@ -21,9 +18,6 @@ def task_gaps(gaps: pd.DataFrame) -> alt.LayerChart:
     Args:
         gaps: axis, task, n_recur, gap (nats per token), share (gap over the range of the
             loss of r = 1 over the budgets). The order of the tasks is that of the rows.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     fields = ["axis", "task", "n_recur", "gap", "share"]
     parts.require(gaps, fields, "task_gaps")
@@ -42,9 +36,6 @@ def task_losses(losses: pd.DataFrame) -> alt.ConcatChart:
     Args:
         losses: panel, n_recur, val_loss, loss (nats per token); optionally se (for bars of two
             standard errors), chance_listed and chance_any (for lines at their means), source.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(losses, ["panel", "n_recur", "val_loss", "loss"], "task_losses")
     names = list(losses["panel"].unique())
@@ -80,7 +71,7 @@ def _chance(levels: pd.Series) -> alt.Chart:
     return alt.Chart(rows).mark_rule(strokeWidth=1.5).encode(_loss("loss"), dash)
 
 
-def _gaps_description(gaps: pd.DataFrame) -> Iterator[str]:
+def _gaps_description(gaps: pd.DataFrame) -> theme.Text:
     yield "Loss of looped models above that of r = 1 by task, as a share of the range of r = 1."
     for axis, rows in gaps.groupby("axis", sort=False):
         shares = rows.groupby("n_recur")["share"]
@@ -88,7 +79,7 @@ def _gaps_description(gaps: pd.DataFrame) -> Iterator[str]:
         yield f"{axis}: {', '.join(ranges)}."
 
 
-def _losses_description(losses: pd.DataFrame) -> Iterator[str]:
+def _losses_description(losses: pd.DataFrame) -> theme.Text:
     yield "Continuation loss against validation loss."
     for name, rows in losses.groupby("panel", sort=False):
         at = f"at validation losses of {parts.spread(rows['val_loss'])}"

@@ -1,6 +1,6 @@
 """Extrapolation of a law: residuals at held-out budgets, and predicted beside reported losses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
@@ -18,20 +18,18 @@ REPORTED_COLOR = theme.RECUR_COLORS[4]
 def held_out_residuals(held: list[HoldOut]) -> alt.ConcatChart:
     """Actual minus predicted loss by budget, one panel per hold-out; its budgets are shaded.
 
-    Points are runs; lines connect the means of the (budget, r) cells.
+    Points are runs; lines connect the means of the (budget, r) cells. Raises ValueError without any
+    hold-out.
 
     Args:
         held: hold-outs of the same runs.
-
-    Raises:
-        ValueError: no hold-out, or runs without a column that is drawn.
     """
     parts.require_any(held, "held_out_residuals", "hold-out", "[looped.hold_out(...)]")
     tables = []
     for out in held:
         parts.require(out.runs, [*CELL, "val_loss", "predicted", "residual"], "held_out_residuals")
-        drawn = parts.drawable(out.runs)
-        tables.append(drawn.assign(label=out.label, held_out=out.runs["held_out"]))
+        added = {"label": out.label, "held_out": out.runs["held_out"]}
+        tables.append(parts.drawable(out.runs).assign(**added))
     table = pd.concat(tables, ignore_index=True)
     y = parts.symmetric_axis(table, "residual")
     charts = [_panel(out, table[table["label"] == out.label], y) for out in held]
@@ -48,9 +46,6 @@ def prediction_intervals(predictions: pd.DataFrame) -> alt.ConcatChart:
     Args:
         predictions: fit, quantity (one panel each), predicted, low, high (nats per token), and
             reported (may be missing).
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     columns = ["fit", "quantity", *ENDS, "reported"]
     parts.require(predictions, columns, "prediction_intervals", may_miss=("reported",))
@@ -108,9 +103,6 @@ def gaps_at_width(gaps: pd.DataFrame) -> alt.LayerChart:
     Args:
         gaps: d_model, n_recur, n_tokens, gap (nats per token) and source; a line
             connects digitised or measured points of a width, a ring is a published value.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     columns = ["d_model", "n_recur", "n_tokens", "gap", "source"]
     parts.require(gaps, columns, "gaps_at_width")
@@ -135,7 +127,7 @@ def gaps_at_width(gaps: pd.DataFrame) -> alt.LayerChart:
     return theme.finish(chart, "gaps-at-width", _gaps_prose(table), table, notes)
 
 
-def _description(held: list[HoldOut]) -> Iterator[str]:
+def _description(held: list[HoldOut]) -> theme.Text:
     yield "Actual minus predicted validation loss against training compute."
     for each in held:
         means = each.runs[each.runs["held_out"]].groupby("n_recur")["residual"].mean()
@@ -146,7 +138,7 @@ def _description(held: list[HoldOut]) -> Iterator[str]:
         )
 
 
-def _predictions_prose(table: pd.DataFrame) -> Iterator[str]:
+def _predictions_prose(table: pd.DataFrame) -> theme.Text:
     yield "Predicted validation losses with intervals."
     for row in table.itertuples():
         interval = f"{row.predicted:.3f}, {row.low:.3f} to {row.high:.3f}"
@@ -154,7 +146,7 @@ def _predictions_prose(table: pd.DataFrame) -> Iterator[str]:
         yield f"{row.quantity} by {row.fit}: {interval}{known}."
 
 
-def _gaps_prose(table: pd.DataFrame) -> Iterator[str]:
+def _gaps_prose(table: pd.DataFrame) -> theme.Text:
     yield "Loss above that of r = 1 at the same width, against training tokens."
     for (n_recur, d_model, source), rows in table.groupby(["n_recur", "d_model", "source"]):
         gaps = parts.listed(f"{gap:.3f}" for gap in rows["gap"])

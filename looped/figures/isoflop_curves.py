@@ -1,7 +1,5 @@
 """IsoFLOP curves: loss against unique parameters at equal training compute (paper Figs 2 and 4)."""
 
-from collections.abc import Iterator
-
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -13,7 +11,6 @@ from looped.registry.cells import CELL
 COLUMNS = [*CELL, "n_params", "val_loss"]
 STAR_COLUMNS = [*CELL, "n_params_star", "val_loss_star", "curvature"]
 CURVE_POINTS = 17
-
 STAR = (
     "M0,-1L0.235,-0.324L0.951,-0.309L0.38,0.124L0.588,0.809"
     "L0,0.4L-0.588,0.809L-0.38,0.124L-0.951,-0.309L-0.235,-0.324Z"
@@ -32,9 +29,6 @@ def isoflop(
         runs: table of runs.
         minima: of `looped.isoflop_minima`; a cell without a minimum has no parabola and no star.
         fit: fit whose predictions replace the parabolas.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(runs, COLUMNS, "isoflop")
     found = parts.at_minimum(minima, STAR_COLUMNS, "isoflop")
@@ -45,13 +39,15 @@ def isoflop(
     else:
         curves = runs[COLUMNS].assign(val_loss=fit.predict(runs), kind="prediction")
     table = pd.concat([points, curves, stars, _anchors(runs, found)], ignore_index=True)
-    n_panels = len(parts.recurrences(runs))
-    panel = _panel(table, points)
-    panel = panel.properties(width=parts.panel_width(n_panels), height=theme.PANEL_HEIGHT)
+    recurrences = parts.recurrences(runs)
+    width = parts.panel_width(len(recurrences))
+    panel = _panel(table, points).properties(width=width, height=theme.PANEL_HEIGHT)
     r = alt.Facet("n_recur:N", header=alt.Header(labelExpr=theme.RECUR_LABEL))
-    chart = panel.facet(facet=r, columns=min(2, n_panels))
-    sentences = _description(runs, found, fit)
-    return theme.finish(chart, "isoflop", sentences, table, _notes(runs, points, fit))
+    chart = panel.facet(facet=r, columns=min(2, len(recurrences)))
+    data = [parts.source_note(runs.get("source", ())), *(parts.fit_phrases(fit) if fit else [])]
+    compared = "dashed: r = 1" if {1} < set(recurrences) else ""
+    notes = [data, ["star: minimum", parts.flag_note(points), compared]]
+    return theme.finish(chart, "isoflop", _description(runs, found, fit), table, notes)
 
 
 def _panel(table: pd.DataFrame, points: pd.DataFrame) -> alt.LayerChart:
@@ -88,20 +84,12 @@ def _parabolas(points: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 def _anchors(runs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """The minima of r = 1, repeated for each panel of another r."""
-    anchor = found[found["n_recur"] == 1][COLUMNS].assign(kind="minimum of r = 1")
-    others = [n_recur for n_recur in parts.recurrences(runs) if n_recur > 1]
-    stars = [anchor.assign(n_recur=n_recur) for n_recur in others]
-    return pd.concat(stars) if stars else pd.DataFrame()
+    anchor = found[found["n_recur"] == 1][COLUMNS[1:]].assign(kind="minimum of r = 1")
+    others = pd.DataFrame({"n_recur": [r for r in parts.recurrences(runs) if r > 1]}, dtype=int)
+    return others.merge(anchor, how="cross")
 
 
-def _notes(runs: pd.DataFrame, points: pd.DataFrame, fit: FitResult | None) -> list[list[str]]:
-    compared = "dashed: r = 1" if {1} < set(parts.recurrences(runs)) else ""
-    fitted = parts.fit_phrases(fit) if fit else []
-    marks = ["star: minimum", parts.flag_note(points), compared]
-    return [[parts.source_note(runs.get("source", ())), *fitted], marks]
-
-
-def _description(runs: pd.DataFrame, found: pd.DataFrame, fit: FitResult | None) -> Iterator[str]:
+def _description(runs: pd.DataFrame, found: pd.DataFrame, fit: FitResult | None) -> theme.Text:
     budgets = sorted(set(runs["budget"]))
     yield (
         f"IsoFLOP curves: validation loss against unique parameters, {parts.runs_prose(runs)} at "

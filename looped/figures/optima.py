@@ -1,6 +1,5 @@
 """Lowest loss, loss gap and optimal sizes at each budget, per r (paper Figs 1 right and 3)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
@@ -24,9 +23,6 @@ def frontier(
         minima: of `looped.isoflop_minima`; cells without a minimum are left out.
         optimal: of `Law.optimal`, concatenated over r, at many budgets.
         optimal_phi1: the same for a fit with φ held at 1, for a dashed line.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     kinds = {"minimum": minima, "law": optimal}
     if optimal_phi1 is not None:
@@ -52,9 +48,6 @@ def gaps(
     Args:
         gaps: of `looped.loss_gaps`; cells without a minimum are left out.
         published: r -> lowest and highest published gap (nats per token), for bands.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(gaps, [*CELL, "gap"], "gaps", may_miss=("gap",))
     found = gaps.dropna(subset=["gap"])
@@ -88,9 +81,6 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame) -> alt.ConcatChar
     Args:
         optimal: of `Law.optimal`, concatenated over r, at many budgets.
         minima: of `looped.isoflop_minima`.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     stars = [f"{size}_star" for size in SIZES]
     table = _by_kind({"law": optimal, "minimum": minima}, stars, "optimal_sizes")
@@ -130,7 +120,7 @@ def _crosses(base: alt.Chart, table: pd.DataFrame, *channels: Any) -> alt.Chart:
     return crosses.encode(*channels, tooltip=details)
 
 
-def _frontier_description(table: pd.DataFrame) -> Iterator[str]:
+def _frontier_description(table: pd.DataFrame) -> theme.Text:
     yield (
         "Lowest validation loss against training compute: crosses are parabola minima of the runs, "
         "solid lines the fitted law at its optimal width."
@@ -141,9 +131,7 @@ def _frontier_description(table: pd.DataFrame) -> Iterator[str]:
         yield f"r = {n_recur}: {ranges} nats."
 
 
-def _gaps_description(
-    found: pd.DataFrame, published: dict[int, tuple[float, float]]
-) -> Iterator[str]:
+def _gaps_description(found: pd.DataFrame, published: dict[int, tuple[float, float]]) -> theme.Text:
     yield "Loss above that of r = 1 at the minima of equal training compute."
     for n_recur, cells in found.groupby("n_recur"):
         ends = published.get(n_recur)
@@ -151,7 +139,7 @@ def _gaps_description(
         yield f"r = {n_recur}: {parts.spread(cells['gap'])} nats{known}."
 
 
-def _sizes_description(table: pd.DataFrame) -> Iterator[str]:
+def _sizes_description(table: pd.DataFrame) -> theme.Text:
     yield "Compute-optimal unique parameters and training tokens against training compute."
     law, found = table[table["kind"] == "law"], table[table["kind"] == "minimum"]
     for n_recur, rows in law.groupby("n_recur"):

@@ -12,13 +12,12 @@ from looped.figures import theme
 from looped.fitting.result import FitResult
 from looped.quantities import Quantity, quantity
 
+# Flag of a digitised run -> its meaning; other flags are shown unchanged.
 FLAG_REASONS = {
     "star": "partly under a star in the source figure",
     "overlap": "touches another circle in the source figure",
     "hidden": "hardly visible in the source figure",
 }
-"""Flag of a digitised run -> its meaning; other flags are shown unchanged."""
-
 RUN_FIELDS = ["label", "case", "n_recur", "d_model", "budget", "n_params", "n_tokens", "val_loss"]
 RUN_FIELDS += ["val_loss_se", "predicted", "residual", "care"]
 
@@ -32,8 +31,7 @@ def require(
         figure: its name, for the message.
         may_miss: columns whose values may be missing in some rows.
 
-    Raises:
-        ValueError: no rows, or the missing columns.
+    Raises ValueError if there are no rows, or with the names of the missing columns.
     """
     if frame.empty:
         raise ValueError(f"figure {figure}: the table has no rows; check how they were selected")
@@ -137,11 +135,7 @@ def _field(channel: Any) -> str:
 
 
 def panels(
-    charts: Sequence[alt.Chart | alt.LayerChart],
-    titles: Sequence[Any] = (),
-    *,
-    columns: int = 2,
-    height: int = theme.PANEL_HEIGHT,
+    charts: Sequence, titles: Sequence = (), *, columns: int = 2, height: int = theme.PANEL_HEIGHT
 ) -> alt.ConcatChart:
     """Charts side by side under their titles (strings or `alt.Title`), in rows of `columns`."""
     columns = min(columns, len(charts))

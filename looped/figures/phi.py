@@ -1,6 +1,6 @@
 """φ and its uncertainty: resamples, profile of the objective, and φ under each split."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
@@ -11,23 +11,17 @@ from looped.figures import parts, theme
 from looped.fitting.result import Bootstrap
 from looped.quantities import QUANTITIES
 
+Interval = tuple[float, float]
+
 BINS = 40
-FENCE = 6.0
-"""Resamples farther from the quartiles than this many interquartile ranges are not drawn."""
-
-ENDS = (0, 1)
-"""φ if a recurrence is worth nothing, and φ if it is worth a unique block."""
-
+FENCE = 6.0  # resamples more interquartile ranges away from the quartiles are not drawn
+ENDS = (0, 1)  # φ if a recurrence is worth nothing, and φ if it is worth a unique block
 ROW_HEIGHT = 52
-TWO_LINES = (
-    "length(datum.label) > 20"
-    " ? split(replace(datum.label, regexp('(.{10,}?) '), '$1|'), '|') : datum.label"
-)
-"""Label expression that breaks a long name at a space, so that the plot has room on a phone."""
-
 SPLIT_COLORS = theme.SERIES_COLORS[1:5]
 
-Interval = tuple[float, float]
+# Breaks a long name at a space, so that the plot has room on a phone.
+_BROKEN = "split(replace(datum.label, regexp('(.{10,}?) '), '$1|'), '|')"
+TWO_LINES = f"length(datum.label) > 20 ? {_BROKEN} : datum.label"
 
 
 def bootstrap_histogram(
@@ -35,14 +29,12 @@ def bootstrap_histogram(
 ) -> alt.ConcatChart:
     """Distribution of φ over the resamples and its interval, one panel per bootstrap.
 
-    Lines mark φ = 0 and φ = 1 where they are in view.
+    Lines mark φ = 0 and φ = 1 where they are in view. Raises ValueError without any bootstrap, or
+    if φ was held.
 
     Args:
         bootstraps: label -> bootstrap.
         published: the published interval, for a band in every panel.
-
-    Raises:
-        ValueError: no bootstrap, or one with φ held.
     """
     parts.require_any(bootstraps, "bootstrap_histogram", "bootstrap", "{label: bootstrap}")
     intervals = {label: found.interval("phi") for label, found in bootstraps.items()}
@@ -74,9 +66,6 @@ def split_phi(table: pd.DataFrame) -> alt.LayerChart:
 
     Args:
         table: one row per (study, split): study, split, phi, published (may be missing).
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     columns = ["study", "split", "phi", "published"]
     parts.require(table, columns, "split_phi", may_miss=("published",))
@@ -106,9 +95,6 @@ def profile(profile: pd.DataFrame) -> alt.LayerChart:
 
     Args:
         profile: one row per held φ: phi, objective, r2.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(profile, ["phi", "objective", "r2"], "profile")
     lowest = profile["objective"].min()
@@ -192,7 +178,7 @@ def _labels(marked: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
 
 def _bootstrap_description(
     bootstraps: dict[str, Bootstrap], intervals: dict[str, Interval], published: Interval | None
-) -> Iterator[str]:
+) -> theme.Text:
     yield "Distribution of φ over bootstrap resamples."
     for label, found in bootstraps.items():
         low, high = intervals[label]
@@ -205,7 +191,7 @@ def _bootstrap_description(
         yield f"Published: {parts.spread(published)}."
 
 
-def _split_description(table: pd.DataFrame) -> Iterator[str]:
+def _split_description(table: pd.DataFrame) -> theme.Text:
     yield "φ of each study by how parameters are split into once-used and recurring."
     for study, rows in table.groupby("study", sort=False):
         values = parts.listed(f"{row.split} {row.phi:.3f}" for row in rows.itertuples())

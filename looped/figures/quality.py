@@ -1,16 +1,12 @@
 """Quality of fits: predicted against actual loss, and residuals (paper Figs 8 to 10)."""
 
-from collections.abc import Iterator
-
 import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
 from looped.fitting.result import FitResult
 
-Fits = dict[str, tuple[pd.DataFrame, FitResult]]
-"""Label -> (the fitted runs, their fit)."""
-
+Fits = dict[str, tuple[pd.DataFrame, FitResult]]  # label -> (the fitted runs, their fit)
 COLUMNS = ["n_recur", "n_params", "n_tokens", "val_loss"]
 
 
@@ -20,8 +16,7 @@ def predicted_actual(fits: Fits) -> alt.ConcatChart:
     Args:
         fits: label -> (the fitted runs, their fit).
 
-    Raises:
-        ValueError: no fit, a column or all rows are missing, or runs other than those of the fit.
+    Raises ValueError without any fit, or for runs other than those of the fit.
     """
     table = _table(fits, "predicted_actual")
     both = table[["val_loss", "predicted"]]
@@ -43,8 +38,7 @@ def residuals(fits: Fits) -> alt.ConcatChart:
     Args:
         fits: label -> (the fitted runs, their fit), such as one fit per r.
 
-    Raises:
-        ValueError: no fit, a column or all rows are missing, or runs other than those of the fit.
+    Raises ValueError without any fit, or for runs other than those of the fit.
     """
     table = _table(fits, "residuals")
     y, color = parts.symmetric_axis(table, "residual"), theme.recur_color(table["n_recur"])
@@ -78,7 +72,7 @@ def _notes(fits: Fits, table: pd.DataFrame) -> list[list[str]]:
     return [[parts.source_note(sources), split, parts.flag_note(table)]]
 
 
-def _description(shown: str, fits: Fits) -> Iterator[str]:
+def _description(shown: str, fits: Fits) -> theme.Text:
     yield shown
     for label, (_, fit) in fits.items():
         yield (

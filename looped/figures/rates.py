@@ -1,7 +1,5 @@
 """Learning rates: validation loss of a sweep."""
 
-from collections.abc import Iterator
-
 import altair as alt
 import pandas as pd
 
@@ -15,9 +13,6 @@ def rate_sweep(sweep: pd.DataFrame) -> alt.LayerChart | alt.ConcatChart:
 
     Args:
         sweep: one row per run: n_recur, lr, val_loss, optionally panel (title of the panel).
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(sweep, FIELDS, "rate_sweep")
     table = sweep if "panel" in sweep else sweep.assign(panel="")
@@ -38,7 +33,7 @@ def _panel(table: pd.DataFrame) -> alt.LayerChart:
     return alt.layer(lines, base.mark_point(), rings)
 
 
-def _description(table: pd.DataFrame) -> Iterator[str]:
+def _description(table: pd.DataFrame) -> theme.Text:
     yield "Validation loss against the MuonH learning rate."
     for (panel, n_recur), rows in table.groupby(["panel", "n_recur"], sort=False):
         best = rows.loc[rows["val_loss"].idxmin()]

@@ -1,7 +1,5 @@
 """The shift of φ between two cases: its paired resamples, and the parts of the loss change."""
 
-from collections.abc import Iterator
-
 import altair as alt
 import pandas as pd
 
@@ -10,30 +8,23 @@ from looped.diagnose.delta import DeltaPhi
 from looped.figures import parts, theme
 from looped.quantities import QUANTITIES
 
-Deltas = dict[str, DeltaPhi]
-"""Label -> shift."""
-
+Deltas = dict[str, DeltaPhi]  # label -> shift
 EXAMPLE = "{label: looped.delta_phi(...)}"
 SHOWN = [*PARTS, "misfit"]
-PART_COLORS = [theme.SERIES_COLORS[i] for i in (5, 7, 6, 0)]
-"""Colours of `SHOWN` (tokens, capacity, rest, misfit); none is that of an r > 1."""
-
+PART_COLORS = [theme.SERIES_COLORS[i] for i in (5, 7, 6, 0)]  # none is that of an r > 1
 PHIS = ["phi_baseline", "phi_variant"]
 POINT_COLOR = theme.SERIES_COLORS[1]
-FENCE = 3.0
-"""Resamples farther from a quartile than this many interquartile ranges are not drawn."""
+FENCE = 3.0  # resamples more interquartile ranges away from the quartiles are not drawn
 
 
 def loss_change(deltas: Deltas) -> alt.ConcatChart:
     """Parts of the loss change at equal FLOPs and width, stacked above and below 0, for each r.
 
-    Means over the budgets. A tick marks the measured change, which is the sum of the parts.
+    Means over the budgets. A tick marks the measured change, which is the sum of the parts. Raises
+    ValueError without any shift, or if one has no decomposition.
 
     Args:
         deltas: label -> shift, one panel each.
-
-    Raises:
-        ValueError: no shift, or one without decomposition.
     """
     parts.require_any(deltas, "loss_change", "shift", EXAMPLE)
     if bare := [label for label, delta in deltas.items() if delta.decomposition.empty]:
@@ -56,13 +47,10 @@ def phi_pairs(deltas: Deltas) -> alt.ConcatChart:
     """φ of the variant against φ of the baseline in each paired resample, one panel per shift.
 
     On the line both are equal. Outlying resamples are not drawn; the note above the panels counts
-    them, and the data for download contain them.
+    them, and the data for download contain them. Raises ValueError without any shift.
 
     Args:
         deltas: label -> shift.
-
-    Raises:
-        ValueError: no shift.
     """
     parts.require_any(deltas, "phi_pairs", "shift", EXAMPLE)
     tables = {label: _pairs(label, delta) for label, delta in deltas.items()}
@@ -141,7 +129,7 @@ def _notes(deltas: Deltas) -> list[str]:
     return [parts.source_note(sources), parts.split_note(d.split for d in deltas.values())]
 
 
-def _change_description(table: pd.DataFrame) -> Iterator[str]:
+def _change_description(table: pd.DataFrame) -> theme.Text:
     yield "Change of the validation loss at equal FLOPs and width, in nats per token, by part."
     for (label, n_recur), rows in table.groupby(["label", "n_recur"], sort=False):
         change = parts.listed(f"{row.part} {row.change:+.3f}" for row in rows.itertuples())
@@ -149,7 +137,7 @@ def _change_description(table: pd.DataFrame) -> Iterator[str]:
         yield f"{label}, r = {n_recur}: {change}; measured {measured:+.3f}."
 
 
-def _pairs_description(deltas: Deltas, tables: dict[str, pd.DataFrame]) -> Iterator[str]:
+def _pairs_description(deltas: Deltas, tables: dict[str, pd.DataFrame]) -> theme.Text:
     yield "φ of the variant against φ of the baseline in paired bootstrap resamples."
     for label, rows in tables.items():
         delta = deltas[label]

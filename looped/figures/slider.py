@@ -18,13 +18,11 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
 
     The other parameters of the law keep their fitted values: at the fitted φ the curves go through
     the runs, at 0 and 1 they miss them. The error is over all runs, not only those of one budget.
+    Raises ValueError for a law without φ.
 
     Args:
         runs: the fitted runs.
         fit: of the joint law.
-
-    Raises:
-        ValueError: a law without φ, or a column or all rows are missing.
     """
     if "phi" not in fit.params or fit.split is None:
         raise ValueError(f"figure phi_slider: law {fit.law.name!r} has no φ; pass a fit of 'joint'")
@@ -72,24 +70,18 @@ def _controls(points: pd.DataFrame, fit: FitResult) -> tuple[alt.Parameter, alt.
     slider = alt.binding_range(min=min(0, start), max=max(1, start), step=0.01, name="φ ")
     labels = [parts.flops(budget) for budget in budgets]
     menu = alt.binding_select(options=budgets, labels=labels, name="Budget (FLOPs) ")
-    middle = budgets[len(budgets) // 2]
-    return (
-        alt.param(name="phi", value=start, bind=slider),
-        alt.param(name="shown_budget", value=middle, bind=menu),
-    )
+    shown = alt.param(name="shown_budget", value=budgets[len(budgets) // 2], bind=menu)
+    return alt.param(name="phi", value=start, bind=slider), shown
 
 
 def _error(points: pd.DataFrame, fit: FitResult) -> alt.Chart:
     """Text: root mean square error over all runs at the φ of the slider."""
+    square = f"pow(datum.val_loss - ({predicted_loss(fit, 'phi')}), 2)"
     text = "'φ = ' + format(phi, '.2f') + ', RMSE ' + format(sqrt(datum.square), '.4f') + ' nats'"
-    return (
-        alt.Chart(points[[*LAW_COLUMNS, "val_loss"]])
-        .transform_calculate(square=f"pow(datum.val_loss - ({predicted_loss(fit, 'phi')}), 2)")
-        .transform_aggregate(square="mean(square)")
-        .transform_calculate(text=text)
-        .mark_text(align="right", baseline="top", fontSize=14)
-        .encode(x=alt.value("width"), y=alt.value(4), text="text:N")
-    )
+    chart = alt.Chart(points[[*LAW_COLUMNS, "val_loss"]]).transform_calculate(square=square)
+    chart = chart.transform_aggregate(square="mean(square)").transform_calculate(text=text)
+    chart = chart.mark_text(align="right", baseline="top", fontSize=14)
+    return chart.encode(x=alt.value("width"), y=alt.value(4), text="text:N")
 
 
 def _description(runs: pd.DataFrame, fit: FitResult) -> str:

@@ -19,23 +19,20 @@ import pandas as pd
 
 from looped.quantities import QUANTITIES, quantity
 
+Figure = TypeVar("Figure", bound=Any)
+Text = str | Iterable[str]  # a text, or its sentences
+Notes = Iterable[Iterable[str]]  # lines of phrases
+
+# By r; colour-blind readers can distinguish the colours, and colour alone never identifies a line.
 RECUR_COLORS = {1: "#767f8c", 2: "#0a7fc2", 4: "#d55e00", 8: "#009e73"}
-"""Colour of each number of recurrences; colour-blind readers can tell them apart."""
-
 RECUR_DASHES = {1: [1, 0], 2: [8, 3], 4: [4, 3], 8: [2, 2]}
-"""Dash of each number of recurrences, so that colour alone never identifies a line."""
-
+# Of other r, in ascending order; they repeat.
 MORE_COLORS = ["#b05cb4", "#b8860b", "#cc4f80", "#5b6fe0", "#4d8a2f", "#a0664a"]
 MORE_DASHES = [[6, 2, 2, 2], [10, 2], [3, 1], [8, 2, 2, 2, 2, 2], [5, 5], [1, 3]]
-"""Colours and dashes of other numbers of recurrences, in ascending order; they repeat."""
-
+# Of names (quantities, sections, splits), in the order of the table; they repeat.
 SERIES_COLORS = [*RECUR_COLORS.values(), *MORE_COLORS[:4]]
-"""Colours of names (quantities, sections, splits), in the order of the table; they repeat."""
-
+# Of compute budgets, smallest first; others are blended from these.
 BUDGET_COLORS = ["#5b6fe0", "#8e6bd8", "#b05cb4", "#cc4f80", "#d8603a", "#b8860b"]
-"""Colours of the compute budgets, smallest first; others are blended from these."""
-
-Figure = TypeVar("Figure", bound=Any)
 
 HEIGHT = 360
 PANEL_HEIGHT = 240
@@ -65,9 +62,8 @@ CONFIG: dict[str, Any] = {
     "line": {"strokeWidth": 2},
 }
 
-RECUR_LABEL = "'r = ' + (datum.label)"  # in brackets: Vega-Lite inserts a conditional here
-"""Label expression that turns a value of n_recur into "r = 4", for legends and panel headers."""
-
+# "r = 4" in legends and headers; the brackets are for a conditional that Vega-Lite inserts.
+RECUR_LABEL = "'r = ' + (datum.label)"
 _POWER_LABEL = (
     "datum.value >= 1e12 ? replace(format(datum.value, '.2~e'), '+', '') "
     ": replace(format(datum.value, '.3~s'), 'G', 'B')"
@@ -85,8 +81,7 @@ def axis(channel: Any, field: str, *, log: bool = False, **options: Any) -> Any:
         field: column drawn; its title is that of `QUANTITIES`, or the option `title`.
         log: logarithmic, with ticks such as 20M, 1B or, for compute, 1e18.
 
-    Raises:
-        ValueError: neither `QUANTITIES` nor the options have a title.
+    Raises ValueError if neither `QUANTITIES` nor the options have a title.
     """
     known = quantity(field)
     options.setdefault("title", known.axis if known else None)
@@ -151,11 +146,7 @@ def _ramp(n: int) -> list[str]:
 
 
 def finish(
-    chart: Figure,
-    name: str,
-    description: str | Iterable[str],
-    data: pd.DataFrame | None = None,
-    notes: Iterable[Iterable[str]] | None = None,
+    chart: Figure, name: str, text: Text, data: pd.DataFrame | None = None, notes: Notes = ()
 ) -> Figure:
     """The chart for a page: full width, theme, notes, description, and data for download.
 
@@ -163,16 +154,14 @@ def finish(
         chart: any Altair chart. A single plot fills the column; the page sizes the panels of an
             `alt.concat`, or of a facet with `columns`, so that they share it.
         name: file name of the download, without suffix.
-        description: text or sentences: what the chart shows, for readers who cannot see it.
+        text: what the chart shows, for readers who cannot see it.
         data: the rows drawn, for download as CSV; None for a chart without data.
-        notes: lines above the chart, each of phrases: data and fit (source, split, φ), meaning of
-            marks. Empty phrases and lines are left out.
+        notes: lines above the chart: data and fit (source, split, φ), meaning of marks; empty
+            phrases are left out.
 
-    Raises:
-        ValueError: the description is empty.
+    Raises ValueError if the description is empty.
     """
-    sentences = [description] if isinstance(description, str) else description
-    description = " ".join(" ".join(sentences).split())
+    description = " ".join((text if isinstance(text, str) else " ".join(text)).split())
     if not description:
         raise ValueError(
             f"figure {name!r} has no description: write a sentence that says what it shows, "
@@ -181,7 +170,7 @@ def finish(
     about = {"name": name} if data is None else {"name": name, "csv": data.to_csv(index=False)}
     usermeta = {"looped": about, "embedOptions": {"renderer": "svg"}}
     chart = chart.properties(description=description, usermeta=usermeta)
-    if notes is not None:
+    if notes:
         lines = [" · ".join(filter(None, phrases)) for phrases in notes]
         title = alt.Title([line for line in lines if line], anchor="start", fontSize=12, offset=8)
         chart = chart.properties(title=title)
