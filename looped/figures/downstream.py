@@ -41,7 +41,7 @@ def task_losses(losses: pd.DataFrame) -> alt.ConcatChart:
     names = list(losses["panel"].unique())
     color = theme.recur_color(losses["n_recur"])
     chart = parts.panels([_panel(losses[losses["panel"] == n], color) for n in names], names)
-    source = parts.source_note(losses.get("source", ())).removesuffix(" runs")
+    source = parts.known("{}", losses.get("source", ()))
     bars = "bars: two standard errors" if "se" in losses else ""
     return theme.finish(chart, "task-losses", _losses_description(losses), losses, [[source, bars]])
 

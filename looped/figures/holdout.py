@@ -34,9 +34,9 @@ def held_out_residuals(held: list[HoldOut]) -> alt.ConcatChart:
     y = parts.symmetric_axis(table, "residual")
     charts = [_panel(out, table[table["label"] == out.label], y) for out in held]
     chart = parts.panels(charts, [out.label for out in held])
-    source = parts.source_note(held[0].runs.get("source", ()))
-    data_notes = [source, parts.split_note([held[0].fit.split]), parts.flag_note(table)]
-    notes = [data_notes, ["point: run", "line: mean of a cell", "shaded: not fitted"]]
+    split = parts.known("split {}", [held[0].fit.split])
+    source = [parts.source_note(held[0].runs), split, parts.flag_note(table)]
+    notes = [source, ["point: run", "line: mean of a cell", "shaded: not fitted"]]
     return theme.finish(chart, "held-out-residuals", _description(held), table, notes)
 
 

@@ -44,7 +44,7 @@ def isoflop(
     panel = _panel(table, points).properties(width=width, height=theme.PANEL_HEIGHT)
     r = alt.Facet("n_recur:N", header=alt.Header(labelExpr=theme.RECUR_LABEL))
     chart = panel.facet(facet=r, columns=min(2, len(recurrences)))
-    data = [parts.source_note(runs.get("source", ())), *(parts.fit_phrases(fit) if fit else [])]
+    data = [parts.source_note(runs), *(parts.fit_phrases(fit) if fit else [])]
     compared = "dashed: r = 1" if {1} < set(recurrences) else ""
     notes = [data, ["star: minimum", parts.flag_note(points), compared]]
     return theme.finish(chart, "isoflop", _description(runs, found, fit), table, notes)

@@ -10,6 +10,7 @@ from looped.quantities import QUANTITIES
 from looped.registry.cells import CELL
 
 SIZES = {"n_params": "Optimal parameters N*", "n_tokens": "Optimal tokens D*"}
+Ranges = dict[int, tuple[float, float]]  # r -> lowest and highest
 HELD = "law with phi = 1"
 CROSS = "M-0.7,-0.7L0.7,0.7M-0.7,0.7L0.7,-0.7"
 
@@ -35,14 +36,12 @@ def frontier(
     held = held.mark_line(color=theme.INK, strokeDash=[5, 4], strokeWidth=1.5)
     crosses = _crosses(base.transform_filter("datum.kind == 'minimum'"), table, x, y, color)
     marks = ["cross: minimum", "line: law", "dashed: φ = 1" if HELD in kinds else ""]
-    notes = [[parts.split_note(optimal.get("split", ()))], marks]
+    notes = [[parts.split_note(optimal)], marks]
     chart = alt.layer(held, law, crosses)
     return theme.finish(chart, "frontier", _frontier_description(table), table, notes)
 
 
-def gaps(
-    gaps: pd.DataFrame, published: dict[int, tuple[float, float]] | None = None
-) -> alt.LayerChart:
+def gaps(gaps: pd.DataFrame, published: Ranges | None = None) -> alt.LayerChart:
     """Loss above the minimum of r = 1 at the same budget, for each r.
 
     Args:
@@ -86,7 +85,7 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame) -> alt.ConcatChar
     table = _by_kind({"law": optimal, "minimum": minima}, stars, "optimal_sizes")
     table = table[["kind", *CELL, *SIZES]]
     chart = parts.panels([_size_panel(table, size) for size in SIZES])
-    notes = [[parts.split_note(optimal.get("split", ()))], ["cross: minimum", "line: law"]]
+    notes = [[parts.split_note(optimal)], ["cross: minimum", "line: law"]]
     return theme.finish(chart, "optimal-sizes", _sizes_description(table), table, notes)
 
 
@@ -131,7 +130,7 @@ def _frontier_description(table: pd.DataFrame) -> theme.Text:
         yield f"r = {n_recur}: {ranges} nats."
 
 
-def _gaps_description(found: pd.DataFrame, published: dict[int, tuple[float, float]]) -> theme.Text:
+def _gaps_description(found: pd.DataFrame, published: Ranges) -> theme.Text:
     yield "Loss above that of r = 1 at the minima of equal training compute."
     for n_recur, cells in found.groupby("n_recur"):
         ends = published.get(n_recur)

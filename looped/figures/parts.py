@@ -14,6 +14,7 @@ from looped.quantities import Quantity, quantity
 
 # Flag of a digitised run -> its meaning; other flags are shown unchanged.
 FLAG_REASONS = {
+    "": "no",
     "star": "partly under a star in the source figure",
     "overlap": "touches another circle in the source figure",
     "hidden": "hardly visible in the source figure",
@@ -25,13 +26,11 @@ RUN_FIELDS += ["val_loss_se", "predicted", "residual", "care"]
 def require(
     frame: pd.DataFrame, columns: Sequence[str], figure: str, may_miss: Sequence[str] = ()
 ) -> None:
-    """Refuse a table without rows, or without a column or value that the figure draws.
+    """Refuse, by ValueError, a table without rows, or without a column or value that is drawn.
 
     Args:
         figure: its name, for the message.
         may_miss: columns whose values may be missing in some rows.
-
-    Raises ValueError if there are no rows, or with the names of the missing columns.
     """
     if frame.empty:
         raise ValueError(f"figure {figure}: the table has no rows; check how they were selected")
@@ -69,11 +68,8 @@ def drawable(runs: pd.DataFrame) -> pd.DataFrame:
     if "flag" not in runs:
         return shown
     flags = runs["flag"].fillna("").astype(str)
-    return shown.assign(flag=flags, care=[_reason(flag) for flag in flags])
-
-
-def _reason(flag: str) -> str:
-    return "; ".join(FLAG_REASONS.get(part, part) for part in flag.split("+")) if flag else "no"
+    care = ["; ".join(FLAG_REASONS.get(part, part) for part in f.split("+")) for f in flags]
+    return shown.assign(flag=flags, care=care)
 
 
 def at_minimum(frame: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.DataFrame:
@@ -157,25 +153,25 @@ def near(values: Any, fence: float) -> Any:
     return (values >= first - reach) & (values <= third + reach)
 
 
-def split_note(splits: Iterable[object]) -> str:
-    """The known splits: "split fitted"; empty if there is none."""
-    known = _known(splits)
-    return f"split {listed(known)}" if known else ""
+def known(phrase: str, values: Iterable[object]) -> str:
+    """The known values in a phrase with one {}: "split fitted"; empty if none is known."""
+    names = sorted({str(value) for value in values if pd.notna(value)})
+    return phrase.format(listed(names)) if names else ""
 
 
-def source_note(sources: Iterable[object]) -> str:
-    """The known sources of runs: "digitised runs"; empty if there is none."""
-    known = _known(sources)
-    return f"{listed(known)} runs" if known else ""
+def source_note(runs: pd.DataFrame) -> str:
+    """Source of the runs, if the table names it: "digitised runs"."""
+    return known("{} runs", runs.get("source", ()))
 
 
-def _known(values: Iterable[object]) -> list[str]:
-    return sorted({str(value) for value in values if pd.notna(value)})
+def split_note(table: pd.DataFrame) -> str:
+    """Split of the law behind a table, if the table names it: "split fitted"."""
+    return known("split {}", table.get("split", ()))
 
 
 def runs_prose(runs: pd.DataFrame) -> str:
     """Number and source of the runs: "116 digitised runs"."""
-    return f"{len(runs)} {source_note(runs.get('source', ())) or 'runs'}"
+    return f"{len(runs)} {source_note(runs) or 'runs'}"
 
 
 def flag_note(points: pd.DataFrame) -> str:

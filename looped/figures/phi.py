@@ -107,8 +107,7 @@ def profile(profile: pd.DataFrame) -> alt.LayerChart:
     rules = alt.Chart(marked).mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x)
     points = base.mark_point(filled=True, size=30, color=SPLIT_COLORS[0], opacity=1)
     chart = alt.layer(rules, line, points.encode(tooltip=details), *_labels(marked, x, y))
-    split = parts.split_note(table.get("split", ()))
-    notes = [[split, "other parameters refitted at each φ"]]
+    notes = [[parts.split_note(table), "other parameters refitted at each φ"]]
     return theme.finish(chart, "profile", _profile_description(marked), table, notes)
 
 

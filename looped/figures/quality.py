@@ -13,9 +13,6 @@ COLUMNS = ["n_recur", "n_params", "n_tokens", "val_loss"]
 def predicted_actual(fits: Fits) -> alt.ConcatChart:
     """Predicted against actual loss, one panel per fit; on the line both are equal.
 
-    Args:
-        fits: label -> (the fitted runs, their fit).
-
     Raises ValueError without any fit, or for runs other than those of the fit.
     """
     table = _table(fits, "predicted_actual")
@@ -34,9 +31,6 @@ def predicted_actual(fits: Fits) -> alt.ConcatChart:
 
 def residuals(fits: Fits) -> alt.ConcatChart:
     """Actual minus predicted loss against parameters and against tokens.
-
-    Args:
-        fits: label -> (the fitted runs, their fit), such as one fit per r.
 
     Raises ValueError without any fit, or for runs other than those of the fit.
     """
@@ -67,9 +61,9 @@ def _quality(fit: FitResult) -> str:
 
 
 def _notes(fits: Fits, table: pd.DataFrame) -> list[list[str]]:
-    sources = pd.concat([runs for runs, _ in fits.values()]).get("source", ())
-    split = parts.split_note(fit.split for _, fit in fits.values())
-    return [[parts.source_note(sources), split, parts.flag_note(table)]]
+    source = parts.source_note(pd.concat([runs for runs, _ in fits.values()]))
+    split = parts.known("split {}", [fit.split for _, fit in fits.values()])
+    return [[source, split, parts.flag_note(table)]]
 
 
 def _description(shown: str, fits: Fits) -> theme.Text:

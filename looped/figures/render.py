@@ -20,7 +20,7 @@ from typing import Any
 
 import altair as alt
 
-from looped.figures.download import csv_link
+from looped.figures.tables import csv_link
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, in the form that vl-convert expects: major.minor."""

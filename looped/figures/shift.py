@@ -22,9 +22,6 @@ def loss_change(deltas: Deltas) -> alt.ConcatChart:
 
     Means over the budgets. A tick marks the measured change, which is the sum of the parts. Raises
     ValueError without any shift, or if one has no decomposition.
-
-    Args:
-        deltas: label -> shift, one panel each.
     """
     parts.require_any(deltas, "loss_change", "shift", EXAMPLE)
     if bare := [label for label, delta in deltas.items() if delta.decomposition.empty]:
@@ -48,9 +45,6 @@ def phi_pairs(deltas: Deltas) -> alt.ConcatChart:
 
     On the line both are equal. Outlying resamples are not drawn; the note above the panels counts
     them, and the data for download contain them. Raises ValueError without any shift.
-
-    Args:
-        deltas: label -> shift.
     """
     parts.require_any(deltas, "phi_pairs", "shift", EXAMPLE)
     tables = {label: _pairs(label, delta) for label, delta in deltas.items()}
@@ -126,7 +120,8 @@ def _interval_text(delta: DeltaPhi) -> str:
 
 def _notes(deltas: Deltas) -> list[str]:
     sources = [source for delta in deltas.values() for source in delta.variant.sources]
-    return [parts.source_note(sources), parts.split_note(d.split for d in deltas.values())]
+    splits = [delta.split for delta in deltas.values()]
+    return [parts.known("{} runs", sources), parts.known("split {}", splits)]
 
 
 def _change_description(table: pd.DataFrame) -> theme.Text:

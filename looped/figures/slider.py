@@ -29,7 +29,7 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
     parts.require(runs, [*COLUMNS, "val_loss"], "phi_slider")
     counted = split_params(runs, fit.split)
     points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})
-    source = [parts.source_note(runs.get("source", ())), f"split {fit.split}"]
+    source = [parts.source_note(runs), f"split {fit.split}"]
     notes = [source, [f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points)]]
     data = points.assign(predicted=fit.predict(runs))
     return theme.finish(_layers(points, fit), "phi-slider", _description(runs, fit), data, notes)
@@ -85,14 +85,11 @@ def _error(points: pd.DataFrame, fit: FitResult) -> alt.Chart:
 
 
 def _description(runs: pd.DataFrame, fit: FitResult) -> str:
-    errors = {phi: _rmse(runs, fit, phi) for phi in (0.0, fit.params["phi"], 1.0)}
-    at = parts.listed(f"{error:.4f} at φ = {phi:.3g}" for phi, error in errors.items())
+    phis = dict.fromkeys((0.0, fit.params["phi"], 1.0))
+    squares = [np.mean((runs["val_loss"] - fit.at(phi=phi).loss(runs)) ** 2) for phi in phis]
+    rmse = [f"{np.sqrt(s):.4f} at φ = {phi:.3g}" for s, phi in zip(squares, phis, strict=True)]
     return (
         f"Loss against unique parameters for one budget of {parts.runs_prose(runs)}, with curves "
         f"of the joint law, split {fit.split}, for r = {parts.listed(parts.recurrences(runs))}; a "
-        f"slider sets φ. The root mean square error over all runs is {at} nats."
+        f"slider sets φ. The root mean square error over all runs is {parts.listed(rmse)} nats."
     )
-
-
-def _rmse(runs: pd.DataFrame, fit: FitResult, phi: float) -> float:
-    return float(np.sqrt(np.mean((runs["val_loss"] - fit.at(phi=phi).loss(runs)) ** 2)))
