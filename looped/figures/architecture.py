@@ -1,10 +1,9 @@
-"""The executed stack of a model, and training curves."""
+"""The executed stack of a model."""
 
 import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
-from looped.quantities import QUANTITIES
 
 SECTIONS = {name: theme.SERIES_COLORS[i] for name, i in (("prelude", 5), ("loop", 1), ("coda", 3))}
 RUNS = ["first run", "run again"]
@@ -63,35 +62,7 @@ def _boxes(table: pd.DataFrame) -> alt.LayerChart:
     return alt.layer(boxes, names, entering.transform_filter("datum.injection"))
 
 
-def _schematic_description(table: pd.DataFrame) -> theme.Text:
+def _schematic_description(table: pd.DataFrame) -> theme.Sentences:
     yield "Executed layers from input to output, each with the number of its stored layer."
     for stack, rows in table.groupby("stack", sort=False):
         yield f"{stack}: {len(rows)} executed layers, {rows['layer'].nunique()} stored."
-
-
-def training_curves(metrics: pd.DataFrame) -> alt.LayerChart:
-    """Training loss against tokens, one line per run.
-
-    Args:
-        metrics: one row per (run, step): n_recur, tokens, loss (nats per token; smoothed or not),
-            optionally val_loss, for a point at the end of the run.
-    """
-    parts.require(metrics, ["n_recur", "tokens", "loss"], "training_curves")
-    color, dash = theme.recur_color(metrics["n_recur"]), theme.recur_dash(metrics["n_recur"])
-    x = theme.axis(alt.X, "tokens", title=QUANTITIES["n_tokens"].axis, scale=alt.Scale(zero=True))
-    y = theme.axis(alt.Y, "loss", title=QUANTITIES["train_loss"].axis)
-    layers = [alt.Chart(metrics).mark_line().encode(x, y, color, dash)]
-    ends = metrics.loc[metrics.groupby("n_recur")["tokens"].idxmax()]
-    if "val_loss" in metrics:
-        details = parts.tooltips(ends, ["n_recur", "val_loss", "val_loss_se"])
-        points = alt.Chart(ends).mark_point(size=90)
-        layers.append(points.encode(x, alt.Y("val_loss:Q"), color, tooltip=details))
-    sentences = _curves_description(metrics, ends)
-    return theme.finish(alt.layer(*layers), "training-curves", sentences, metrics)
-
-
-def _curves_description(metrics: pd.DataFrame, ends: pd.DataFrame) -> theme.Text:
-    yield "Training loss against tokens."
-    for row in ends.itertuples():
-        first = metrics[metrics["n_recur"] == row.n_recur]["loss"].iloc[0]
-        yield f"r = {row.n_recur}: from {first:.2f} to {row.loss:.2f} nats per token."

@@ -69,14 +69,14 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params") -> alt.Laye
     )
 
 
-def _ratios_description(ratios: pd.DataFrame) -> theme.Text:
+def _ratios_description(ratios: pd.DataFrame) -> theme.Sentences:
     yield "Ratio to the model without recurrence."
     for quantity, rows in ratios.groupby("quantity", sort=False):
         values = [f"{row.ratio:.3g} at r = {row.n_recur}" for row in rows.itertuples()]
         yield f"{quantity}: {parts.listed(values)}."
 
 
-def _sections_description(table: pd.DataFrame, totals: pd.DataFrame, title: str) -> theme.Text:
+def _sections_description(table: pd.DataFrame, totals: pd.DataFrame, title: str) -> theme.Sentences:
     yield f"{title} by section of the stack."
     for row in totals.itertuples():
         rows = table[table["n_recur"] == row.n_recur]

@@ -71,7 +71,7 @@ def _chance(levels: pd.Series) -> alt.Chart:
     return alt.Chart(rows).mark_rule(strokeWidth=1.5).encode(_loss("loss"), dash)
 
 
-def _gaps_description(gaps: pd.DataFrame) -> theme.Text:
+def _gaps_description(gaps: pd.DataFrame) -> theme.Sentences:
     yield "Loss of looped models above that of r = 1 by task, as a share of the range of r = 1."
     for axis, rows in gaps.groupby("axis", sort=False):
         shares = rows.groupby("n_recur")["share"]
@@ -79,7 +79,7 @@ def _gaps_description(gaps: pd.DataFrame) -> theme.Text:
         yield f"{axis}: {', '.join(ranges)}."
 
 
-def _losses_description(losses: pd.DataFrame) -> theme.Text:
+def _losses_description(losses: pd.DataFrame) -> theme.Sentences:
     yield "Continuation loss against validation loss."
     for name, rows in losses.groupby("panel", sort=False):
         at = f"at validation losses of {parts.spread(rows['val_loss'])}"

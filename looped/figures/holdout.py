@@ -127,7 +127,7 @@ def gaps_at_width(gaps: pd.DataFrame) -> alt.LayerChart:
     return theme.finish(chart, "gaps-at-width", _gaps_prose(table), table, notes)
 
 
-def _description(held: list[HoldOut]) -> theme.Text:
+def _description(held: list[HoldOut]) -> theme.Sentences:
     yield "Actual minus predicted validation loss against training compute."
     for each in held:
         means = each.runs[each.runs["held_out"]].groupby("n_recur")["residual"].mean()
@@ -138,7 +138,7 @@ def _description(held: list[HoldOut]) -> theme.Text:
         )
 
 
-def _predictions_prose(table: pd.DataFrame) -> theme.Text:
+def _predictions_prose(table: pd.DataFrame) -> theme.Sentences:
     yield "Predicted validation losses with intervals."
     for row in table.itertuples():
         interval = f"{row.predicted:.3f}, {row.low:.3f} to {row.high:.3f}"
@@ -146,7 +146,7 @@ def _predictions_prose(table: pd.DataFrame) -> theme.Text:
         yield f"{row.quantity} by {row.fit}: {interval}{known}."
 
 
-def _gaps_prose(table: pd.DataFrame) -> theme.Text:
+def _gaps_prose(table: pd.DataFrame) -> theme.Sentences:
     yield "Loss above that of r = 1 at the same width, against training tokens."
     for (n_recur, d_model, source), rows in table.groupby(["n_recur", "d_model", "source"]):
         gaps = parts.listed(f"{gap:.3f}" for gap in rows["gap"])

@@ -89,7 +89,7 @@ def _anchors(runs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     return others.merge(anchor, how="cross")
 
 
-def _description(runs: pd.DataFrame, found: pd.DataFrame, fit: FitResult | None) -> theme.Text:
+def _description(runs: pd.DataFrame, found: pd.DataFrame, fit: FitResult | None) -> theme.Sentences:
     budgets = sorted(set(runs["budget"]))
     yield (
         f"IsoFLOP curves: validation loss against unique parameters, {parts.runs_prose(runs)} at "

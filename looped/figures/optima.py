@@ -36,7 +36,7 @@ def frontier(
     held = held.mark_line(color=theme.INK, strokeDash=[5, 4], strokeWidth=1.5)
     crosses = _crosses(base.transform_filter("datum.kind == 'minimum'"), table, x, y, color)
     marks = ["cross: minimum", "line: law", "dashed: φ = 1" if HELD in kinds else ""]
-    notes = [[parts.split_note(optimal)], marks]
+    notes = [[parts.known("split {}", optimal.get("split", ()))], marks]
     chart = alt.layer(held, law, crosses)
     return theme.finish(chart, "frontier", _frontier_description(table), table, notes)
 
@@ -65,13 +65,9 @@ def gaps(gaps: pd.DataFrame, published: Ranges | None = None) -> alt.LayerChart:
 def _bands(bands: pd.DataFrame, scale: alt.Scale) -> list[alt.Chart]:
     """One chart per band, not coloured by the scale: the legend would take on the low opacity."""
     y = theme.axis(alt.Y, "low", title=QUANTITIES["gap"].axis)
-    return [
-        alt.Chart(bands[bands["n_recur"] == r])
-        .mark_rect(opacity=0.16, color=c)
-        .encode(y, y2="high")
-        for r, c in zip(scale["domain"], scale["range"], strict=True)
-        if r in set(bands["n_recur"])
-    ]
+    colors = dict(zip(scale["domain"], scale["range"], strict=True))
+    charts = {r: alt.Chart(rows).encode(y, y2="high") for r, rows in bands.groupby("n_recur")}
+    return [charts[r].mark_rect(opacity=0.16, color=colors[r]) for r in charts if r in colors]
 
 
 def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame) -> alt.ConcatChart:
@@ -85,7 +81,7 @@ def optimal_sizes(optimal: pd.DataFrame, minima: pd.DataFrame) -> alt.ConcatChar
     table = _by_kind({"law": optimal, "minimum": minima}, stars, "optimal_sizes")
     table = table[["kind", *CELL, *SIZES]]
     chart = parts.panels([_size_panel(table, size) for size in SIZES])
-    notes = [[parts.split_note(optimal)], ["cross: minimum", "line: law"]]
+    notes = [[parts.known("split {}", optimal.get("split", ()))], ["cross: minimum", "line: law"]]
     return theme.finish(chart, "optimal-sizes", _sizes_description(table), table, notes)
 
 
@@ -119,7 +115,7 @@ def _crosses(base: alt.Chart, table: pd.DataFrame, *channels: Any) -> alt.Chart:
     return crosses.encode(*channels, tooltip=details)
 
 
-def _frontier_description(table: pd.DataFrame) -> theme.Text:
+def _frontier_description(table: pd.DataFrame) -> theme.Sentences:
     yield (
         "Lowest validation loss against training compute: crosses are parabola minima of the runs, "
         "solid lines the fitted law at its optimal width."
@@ -130,7 +126,7 @@ def _frontier_description(table: pd.DataFrame) -> theme.Text:
         yield f"r = {n_recur}: {ranges} nats."
 
 
-def _gaps_description(found: pd.DataFrame, published: Ranges) -> theme.Text:
+def _gaps_description(found: pd.DataFrame, published: Ranges) -> theme.Sentences:
     yield "Loss above that of r = 1 at the minima of equal training compute."
     for n_recur, cells in found.groupby("n_recur"):
         ends = published.get(n_recur)
@@ -138,7 +134,7 @@ def _gaps_description(found: pd.DataFrame, published: Ranges) -> theme.Text:
         yield f"r = {n_recur}: {parts.spread(cells['gap'])} nats{known}."
 
 
-def _sizes_description(table: pd.DataFrame) -> theme.Text:
+def _sizes_description(table: pd.DataFrame) -> theme.Sentences:
     yield "Compute-optimal unique parameters and training tokens against training compute."
     law, found = table[table["kind"] == "law"], table[table["kind"] == "minimum"]
     for n_recur, rows in law.groupby("n_recur"):

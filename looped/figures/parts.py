@@ -28,9 +28,7 @@ def require(
 ) -> None:
     """Refuse, by ValueError, a table without rows, or without a column or value that is drawn.
 
-    Args:
-        figure: its name, for the message.
-        may_miss: columns whose values may be missing in some rows.
+    Columns in `may_miss` may lack values in some rows.
     """
     if frame.empty:
         raise ValueError(f"figure {figure}: the table has no rows; check how they were selected")
@@ -56,10 +54,10 @@ def tooltips(frame: pd.DataFrame, fields: Sequence[str]) -> list[alt.Tooltip]:
 
 
 def _tooltip(name: str, column: pd.Series) -> alt.Tooltip:
-    known = quantity(name) or Quantity(name.replace("_", " "))
-    if not known.format or not pd.api.types.is_numeric_dtype(column):
-        return alt.Tooltip(f"{name}:N", title=known.axis)
-    return alt.Tooltip(f"{name}:Q", title=known.axis, format=known.d3)
+    about = quantity(name) or Quantity(name.replace("_", " "))
+    if not about.format or not pd.api.types.is_numeric_dtype(column):
+        return alt.Tooltip(f"{name}:N", title=about.axis)
+    return alt.Tooltip(f"{name}:Q", title=about.axis, format=about.d3)
 
 
 def drawable(runs: pd.DataFrame) -> pd.DataFrame:
@@ -85,14 +83,11 @@ def at_minimum(frame: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.D
 def run_points(
     runs: pd.DataFrame, x: alt.X, y: alt.Y, color: alt.Color, chart: alt.Chart | None = None
 ) -> alt.Chart:
-    """One circle per run, hollow where the run is flagged, with a tooltip.
+    """One circle per run (of `drawable`), hollow where the run is flagged, with a tooltip.
 
-    Args:
-        runs: rows of `drawable`.
-        chart: chart whose data include these rows; None: one of `runs` alone.
+    The data of `chart`, if there is one, include the runs.
     """
-    same = {name: color[name] for name in ("scale", "title", "legend")}
-    fill = alt.Fill(color["shorthand"], **same)
+    fill = alt.Fill(**{name: color[name] for name in ("shorthand", "scale", "title", "legend")})
     solid = alt.condition("datum.flag", alt.value(0), alt.value(1))
     return (
         (alt.Chart(plain(runs)) if chart is None else chart)
@@ -162,11 +157,6 @@ def known(phrase: str, values: Iterable[object]) -> str:
 def source_note(runs: pd.DataFrame) -> str:
     """Source of the runs, if the table names it: "digitised runs"."""
     return known("{} runs", runs.get("source", ()))
-
-
-def split_note(table: pd.DataFrame) -> str:
-    """Split of the law behind a table, if the table names it: "split fitted"."""
-    return known("split {}", table.get("split", ()))
 
 
 def runs_prose(runs: pd.DataFrame) -> str:

@@ -45,14 +45,11 @@ def bootstrap_histogram(
     x_scale = alt.Scale(domain=[low, high], nice=False, zero=False)
     y_scale = alt.Scale(domain=[0, 1.05 * int(table["n_resamples"].max())])
     y = alt.Y("n_resamples:Q", title="Resamples", scale=y_scale)
-    charts = [
-        _distribution(table[table["label"] == label], interval, published, x_scale, y)
-        for label, interval in intervals.items()
-    ]
-    titles = [
-        alt.Title(label, subtitle=_interval_text(found, *intervals[label]))
-        for label, found in bootstraps.items()
-    ]
+    charts, titles = [], []
+    for label, interval in intervals.items():
+        rows = table[table["label"] == label]
+        charts.append(_distribution(rows, interval, published, x_scale, y))
+        titles.append(alt.Title(label, subtitle=_interval_text(bootstraps[label], *interval)))
     chart = parts.panels(charts, titles, columns=1, height=130 if len(charts) > 1 else 220)
     unseen = sum(int(((phi < low) | (phi > high)).sum()) for phi in draws.values())
     outside = f"{unseen} resamples outside the view" if unseen else ""
@@ -71,16 +68,18 @@ def split_phi(table: pd.DataFrame) -> alt.LayerChart:
     parts.require(table, columns, "split_phi", may_miss=("published",))
     studies, splits = (list(table[name].unique()) for name in ("study", "split"))
     ticks = alt.Axis(tickCount=6)
-    y = alt.Y("study:N", sort=studies, title=None)
-    y = y.axis(labelExpr=TWO_LINES, labelLimit=150)
-    dots = alt.Chart(table).mark_point(filled=True, size=70, opacity=1)
-    dots = dots.encode(
-        theme.axis(alt.X, "phi", axis=ticks),
-        y,
-        alt.YOffset("split:N", sort=splits),
-        theme.name_color("split", splits, SPLIT_COLORS),
-        alt.Shape("split:N", scale=alt.Scale(domain=splits), title=None),
-        tooltip=parts.tooltips(table, columns),
+    y = alt.Y("study:N", sort=studies, title=None).axis(labelExpr=TWO_LINES, labelLimit=150)
+    dots = (
+        alt.Chart(table)
+        .mark_point(filled=True, size=70, opacity=1)
+        .encode(
+            theme.axis(alt.X, "phi", axis=ticks),
+            y,
+            alt.YOffset("split:N", sort=splits),
+            theme.name_color("split", splits, SPLIT_COLORS),
+            alt.Shape("split:N", scale=alt.Scale(domain=splits), title=None),
+            tooltip=parts.tooltips(table, columns),
+        )
     )
     published = theme.axis(alt.X, "published", title=QUANTITIES["phi"].axis, axis=ticks)
     lines = alt.Chart(table.dropna(subset=["published"]).drop_duplicates("study"))
@@ -107,7 +106,9 @@ def profile(profile: pd.DataFrame) -> alt.LayerChart:
     rules = alt.Chart(marked).mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x)
     points = base.mark_point(filled=True, size=30, color=SPLIT_COLORS[0], opacity=1)
     chart = alt.layer(rules, line, points.encode(tooltip=details), *_labels(marked, x, y))
-    notes = [[parts.split_note(table), "other parameters refitted at each φ"]]
+    notes = [
+        [parts.known("split {}", table.get("split", ())), "other parameters refitted at each φ"]
+    ]
     return theme.finish(chart, "profile", _profile_description(marked), table, notes)
 
 
@@ -177,7 +178,7 @@ def _labels(marked: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
 
 def _bootstrap_description(
     bootstraps: dict[str, Bootstrap], intervals: dict[str, Interval], published: Interval | None
-) -> theme.Text:
+) -> theme.Sentences:
     yield "Distribution of φ over bootstrap resamples."
     for label, found in bootstraps.items():
         low, high = intervals[label]
@@ -190,7 +191,7 @@ def _bootstrap_description(
         yield f"Published: {parts.spread(published)}."
 
 
-def _split_description(table: pd.DataFrame) -> theme.Text:
+def _split_description(table: pd.DataFrame) -> theme.Sentences:
     yield "φ of each study by how parameters are split into once-used and recurring."
     for study, rows in table.groupby("study", sort=False):
         values = parts.listed(f"{row.split} {row.phi:.3f}" for row in rows.itertuples())

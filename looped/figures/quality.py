@@ -66,7 +66,7 @@ def _notes(fits: Fits, table: pd.DataFrame) -> list[list[str]]:
     return [[source, split, parts.flag_note(table)]]
 
 
-def _description(shown: str, fits: Fits) -> theme.Text:
+def _description(shown: str, fits: Fits) -> theme.Sentences:
     yield shown
     for label, (_, fit) in fits.items():
         yield (

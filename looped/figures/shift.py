@@ -124,7 +124,7 @@ def _notes(deltas: Deltas) -> list[str]:
     return [parts.known("{} runs", sources), parts.known("split {}", splits)]
 
 
-def _change_description(table: pd.DataFrame) -> theme.Text:
+def _change_description(table: pd.DataFrame) -> theme.Sentences:
     yield "Change of the validation loss at equal FLOPs and width, in nats per token, by part."
     for (label, n_recur), rows in table.groupby(["label", "n_recur"], sort=False):
         change = parts.listed(f"{row.part} {row.change:+.3f}" for row in rows.itertuples())
@@ -132,7 +132,7 @@ def _change_description(table: pd.DataFrame) -> theme.Text:
         yield f"{label}, r = {n_recur}: {change}; measured {measured:+.3f}."
 
 
-def _pairs_description(deltas: Deltas, tables: dict[str, pd.DataFrame]) -> theme.Text:
+def _pairs_description(deltas: Deltas, tables: dict[str, pd.DataFrame]) -> theme.Sentences:
     yield "φ of the variant against φ of the baseline in paired bootstrap resamples."
     for label, rows in tables.items():
         delta = deltas[label]

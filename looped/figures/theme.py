@@ -2,8 +2,7 @@
 
 A figure function builds an Altair chart from a table, takes axis titles from `QUANTITIES` and
 colours from `recur_color`, `budget_color` or `name_color`, and passes the chart to `finish`, which
-adds size, fonts, notes, a description for readers who cannot see the chart, and the data for
-download.
+adds size, fonts, notes, a description for readers who cannot see the chart, and a download.
 
 Text, axes and grid have the text colour of the page, so that one chart serves the light and the
 dark page. The colours of marks have a contrast of at least 3 to 1 on both.
@@ -20,8 +19,7 @@ import pandas as pd
 from looped.quantities import QUANTITIES, quantity
 
 Figure = TypeVar("Figure", bound=Any)
-Text = str | Iterable[str]  # a text, or its sentences
-Notes = Iterable[Iterable[str]]  # lines of phrases
+Sentences = Iterable[str]
 
 # By r; colour-blind readers can distinguish the colours, and colour alone never identifies a line.
 RECUR_COLORS = {1: "#767f8c", 2: "#0a7fc2", 4: "#d55e00", 8: "#009e73"}
@@ -94,12 +92,9 @@ def axis(channel: Any, field: str, *, log: bool = False, **options: Any) -> Any:
 
 
 def recur_color(n_recurs: Iterable[int], **options: Any) -> alt.Color:
-    """Colour by n_recur; 1, 2, 4 and 8 have the same colour in every figure.
+    """Colour by n_recur; 1, 2, 4 and 8 have the same colour in every figure, others `MORE_COLORS`.
 
-    Args:
-        n_recurs: numbers of recurrences in the chart; those other than 1, 2, 4 and 8 take
-            `MORE_COLORS` in order.
-        options: of the channel, such as `legend=None`.
+    The options are those of the channel, such as `legend=None`.
     """
     return alt.Color("n_recur:N", **_recur_channel(n_recurs, RECUR_COLORS, MORE_COLORS) | options)
 
@@ -146,7 +141,7 @@ def _ramp(n: int) -> list[str]:
 
 
 def finish(
-    chart: Figure, name: str, text: Text, data: pd.DataFrame | None = None, notes: Notes = ()
+    chart: Figure, name: str, text: str | Sentences, data: pd.DataFrame, notes: Sequence = ()
 ) -> Figure:
     """The chart for a page: full width, theme, notes, description, and data for download.
 
@@ -155,9 +150,9 @@ def finish(
             `alt.concat`, or of a facet with `columns`, so that they share it.
         name: file name of the download, without suffix.
         text: what the chart shows, for readers who cannot see it.
-        data: the rows drawn, for download as CSV; None for a chart without data.
-        notes: lines above the chart: data and fit (source, split, φ), meaning of marks; empty
-            phrases are left out.
+        data: the rows drawn, for download as CSV.
+        notes: lines above the chart, each a list of phrases: data and fit (source, split, φ),
+            meaning of marks; empty phrases are left out.
 
     Raises ValueError if the description is empty.
     """
@@ -167,7 +162,7 @@ def finish(
             f"figure {name!r} has no description: write a sentence that says what it shows, "
             "for readers who cannot see it"
         )
-    about = {"name": name} if data is None else {"name": name, "csv": data.to_csv(index=False)}
+    about = {"name": name, "csv": data.to_csv(index=False)}
     usermeta = {"looped": about, "embedOptions": {"renderer": "svg"}}
     chart = chart.properties(description=description, usermeta=usermeta)
     if notes:
