@@ -91,9 +91,8 @@ def test_single_plots_fill_the_column_and_panels_do_not_ask_for_it():
 
 
 def test_finish_keeps_the_height_that_a_figure_chose():
-    assert (
-        theme.finish(chart().properties(height=99), "a", "A chart.", RUNS).to_dict()["height"] == 99
-    )
+    tall = theme.finish(chart().properties(height=99), "a", "A chart.", RUNS)
+    assert tall.to_dict()["height"] == 99
 
 
 def test_a_figure_needs_a_description():

@@ -4,7 +4,6 @@ import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
-from looped.quantities import QUANTITIES
 
 # Column of a chance level -> the answers that a guess chooses from.
 CHANCE = {"chance_listed": "among the listed answers", "chance_any": "among all answers"}
@@ -59,7 +58,7 @@ def _panel(rows: pd.DataFrame, color: alt.Color) -> alt.LayerChart:
 
 
 def _loss(field: str) -> alt.Y:
-    return theme.axis(alt.Y, field, title=QUANTITIES["loss"].axis)
+    return theme.axis(alt.Y, field, like="loss")
 
 
 def _chance(levels: pd.Series) -> alt.Chart:

@@ -71,15 +71,15 @@ def _panel(table: pd.DataFrame, points: pd.DataFrame) -> alt.LayerChart:
 
 def _parabolas(points: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """L = L* + curvature (log N - log N*)² over the range of the runs of each cell."""
-    curves = []
+    curves = [pd.DataFrame()]
     cells = points.groupby(CELL)["n_params"]
     for cell in found.itertuples():
         sizes = cells.get_group((cell.n_recur, cell.budget))
         n_params = np.geomspace(sizes.min(), sizes.max(), CURVE_POINTS)
         loss = cell.val_loss + cell.curvature * np.log(n_params / cell.n_params) ** 2
-        place = {"n_recur": cell.n_recur, "budget": cell.budget, "kind": "parabola"}
-        curves.append(pd.DataFrame({"n_params": n_params, "val_loss": loss}).assign(**place))
-    return pd.concat(curves) if curves else pd.DataFrame()
+        curve = {"n_params": n_params, "val_loss": loss, "kind": "parabola"}
+        curves.append(pd.DataFrame(curve | {"n_recur": cell.n_recur, "budget": cell.budget}))
+    return pd.concat(curves)
 
 
 def _anchors(runs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:

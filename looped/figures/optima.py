@@ -6,7 +6,6 @@ import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
-from looped.quantities import QUANTITIES
 from looped.registry.cells import CELL
 
 SIZES = {"n_params": "Optimal parameters N*", "n_tokens": "Optimal tokens D*"}
@@ -64,7 +63,7 @@ def gaps(gaps: pd.DataFrame, published: Ranges | None = None) -> alt.LayerChart:
 
 def _bands(bands: pd.DataFrame, scale: alt.Scale) -> list[alt.Chart]:
     """One chart per band, not coloured by the scale: the legend would take on the low opacity."""
-    y = theme.axis(alt.Y, "low", title=QUANTITIES["gap"].axis)
+    y = theme.axis(alt.Y, "low", like="gap")
     colors = dict(zip(scale["domain"], scale["range"], strict=True))
     charts = {r: alt.Chart(rows).encode(y, y2="high") for r, rows in bands.groupby("n_recur")}
     return [charts[r].mark_rect(opacity=0.16, color=colors[r]) for r in charts if r in colors]

@@ -9,7 +9,6 @@ import pandas as pd
 
 from looped.figures import parts, theme
 from looped.fitting.result import Bootstrap
-from looped.quantities import QUANTITIES
 
 Interval = tuple[float, float]
 
@@ -81,7 +80,7 @@ def split_phi(table: pd.DataFrame) -> alt.LayerChart:
             tooltip=parts.tooltips(table, columns),
         )
     )
-    published = theme.axis(alt.X, "published", title=QUANTITIES["phi"].axis, axis=ticks)
+    published = theme.axis(alt.X, "published", like="phi", axis=ticks)
     lines = alt.Chart(table.dropna(subset=["published"]).drop_duplicates("study"))
     lines = lines.mark_tick(color=theme.INK, thickness=1.5, size=ROW_HEIGHT * 0.85)
     chart = alt.layer(lines.encode(published, y), dots).properties(height=ROW_HEIGHT * len(studies))

@@ -78,7 +78,7 @@ def _stack_panel(rows: pd.DataFrame, scale: alt.Scale) -> alt.LayerChart:
     )
     ticks = alt.Chart(rows.drop_duplicates("n_recur"))
     ticks = ticks.mark_tick(color=theme.INK, thickness=2.5, size=50)
-    measured = theme.axis(alt.Y, "measured", title=QUANTITIES["change"].axis, scale=scale)
+    measured = theme.axis(alt.Y, "measured", like="change", scale=scale)
     zero = parts.zero_rule(y=theme.axis(alt.Y, "change", scale=scale))
     return alt.layer(bars, zero, ticks.encode(x, measured))
 

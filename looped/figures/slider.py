@@ -6,7 +6,6 @@ import pandas as pd
 
 from looped.figures import parts, theme
 from looped.fitting.result import FitResult
-from looped.quantities import QUANTITIES
 from looped.splits import split_params
 
 LAW_COLUMNS = ["n_recur", "n_params_once", "n_params_rec", "n_tokens"]
@@ -49,10 +48,8 @@ def _layers(points: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
     phi, budget = _controls(points, fit)
     chosen = f"datum.budget == {budget.name}"
     x = theme.axis(alt.X, "n_params", log=True)
-    y, predicted, at_0 = (
-        theme.axis(alt.Y, field, title=QUANTITIES["val_loss"].axis)
-        for field in ("val_loss", "predicted", "at_0")
-    )
+    fields = ("val_loss", "predicted", "at_0")
+    y, predicted, at_0 = (theme.axis(alt.Y, field, like="val_loss") for field in fields)
     lines = parts.recur_lines(points["n_recur"])
     of_budget = alt.Chart(points[COLUMNS]).transform_filter(chosen)
     curves = of_budget.transform_calculate(predicted=predicted_loss(fit, phi.name))

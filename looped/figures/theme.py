@@ -38,8 +38,8 @@ FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK = "currentColor"  # the page's text colour
 
 _INKED = {"labelColor": INK, "titleColor": INK}
-_LINES = {"domainColor": INK, "tickColor": INK, "domainOpacity": 0.6}
-_GRID = {"gridColor": INK, "gridOpacity": 0.12}
+_LINES = dict.fromkeys(("domainColor", "tickColor", "gridColor"), INK)
+_FAINT = {"domainOpacity": 0.6, "gridOpacity": 0.12}
 _TEXT = {"labelFontSize": 12, "titleFontWeight": "normal"}
 _TICKS = {"titlePadding": 8, "labelOverlap": True, "labelSeparation": 6}
 _SYMBOLS = {"symbolStrokeWidth": 2.5, "symbolSize": 80, "columns": 6}
@@ -49,7 +49,7 @@ CONFIG: dict[str, Any] = {
     "font": FONT,
     "padding": {"left": 5, "top": 5, "right": 14, "bottom": 5},  # room for the last tick's label
     "view": {"stroke": None},
-    "axis": _INKED | _LINES | _GRID | _TEXT | _TICKS | {"titleFontSize": 13},
+    "axis": _INKED | _LINES | _FAINT | _TEXT | _TICKS | {"titleFontSize": 13},
     # Above the plot: beside it a legend would be cut off on a phone.
     "legend": _INKED | _TEXT | _SYMBOLS | {"orient": "top", "titleFontSize": 12},
     "header": _INKED | {"labelFontSize": 13, "title": None},
@@ -71,17 +71,20 @@ _DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
 _TICK_LABEL = f"indexof([1, 2, 5], {_DIGIT}) < 0 ? '' : ({_POWER_LABEL})"
 
 
-def axis(channel: Any, field: str, *, log: bool = False, **options: Any) -> Any:
+def axis(
+    channel: Any, field: str, *, like: str | None = None, log: bool = False, **options: Any
+) -> Any:
     """Quantitative axis with the title of `QUANTITIES`; it need not include zero.
 
     Args:
         channel: `alt.X` or `alt.Y`.
         field: column drawn; its title is that of `QUANTITIES`, or the option `title`.
+        like: quantity whose title the axis takes in place of that of the field.
         log: logarithmic, with ticks such as 20M, 1B or, for compute, 1e18.
 
     Raises ValueError if neither `QUANTITIES` nor the options have a title.
     """
-    known = quantity(field)
+    known = quantity(like or field)
     options.setdefault("title", known.axis if known else None)
     if options["title"] is None:
         raise ValueError(f"no axis title for {field!r}: add one to QUANTITIES, or pass title=")

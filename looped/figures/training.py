@@ -4,7 +4,6 @@ import altair as alt
 import pandas as pd
 
 from looped.figures import parts, theme
-from looped.quantities import QUANTITIES
 
 FIELDS = ["n_recur", "lr", "val_loss"]
 
@@ -51,8 +50,8 @@ def training_curves(metrics: pd.DataFrame) -> alt.LayerChart:
     """
     parts.require(metrics, ["n_recur", "tokens", "loss"], "training_curves")
     color, dash = theme.recur_color(metrics["n_recur"]), theme.recur_dash(metrics["n_recur"])
-    x = theme.axis(alt.X, "tokens", title=QUANTITIES["n_tokens"].axis, scale=alt.Scale(zero=True))
-    y = theme.axis(alt.Y, "loss", title=QUANTITIES["train_loss"].axis)
+    x = theme.axis(alt.X, "tokens", like="n_tokens", scale=alt.Scale(zero=True))
+    y = theme.axis(alt.Y, "loss", like="train_loss")
     layers = [alt.Chart(metrics).mark_line().encode(x, y, color, dash)]
     ends = metrics.loc[metrics.groupby("n_recur")["tokens"].idxmax()]
     if "val_loss" in metrics:
