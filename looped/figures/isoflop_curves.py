@@ -11,10 +11,8 @@ from looped.registry.cells import CELL
 COLUMNS = [*CELL, "n_params", "val_loss"]
 STAR_COLUMNS = [*CELL, "n_params_star", "val_loss_star", "curvature"]
 CURVE_POINTS = 17
-STAR = (
-    "M0,-1L0.235,-0.324L0.951,-0.309L0.38,0.124L0.588,0.809"
-    "L0,0.4L-0.588,0.809L-0.38,0.124L-0.951,-0.309L-0.235,-0.324Z"
-)
+STAR = "M0,-1L0.235,-0.324L0.951,-0.309L0.38,0.124L0.588,0.809"  # its right half
+STAR += "L0,0.4L-0.588,0.809L-0.38,0.124L-0.951,-0.309L-0.235,-0.324Z"
 
 
 def isoflop(

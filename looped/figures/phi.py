@@ -45,10 +45,12 @@ def bootstrap_histogram(
     y_scale = alt.Scale(domain=[0, 1.05 * int(table["n_resamples"].max())])
     y = alt.Y("n_resamples:Q", title="Resamples", scale=y_scale)
     charts, titles = [], []
-    for label, interval in intervals.items():
-        rows = table[table["label"] == label]
-        charts.append(_distribution(rows, interval, published, x_scale, y))
-        titles.append(alt.Title(label, subtitle=_interval_text(bootstraps[label], *interval)))
+    for label, found in bootstraps.items():
+        rows, ends = table[table["label"] == label], intervals[label]
+        charts.append(_distribution(rows, ends, published, x_scale, y))
+        interval = f"{found.level:.0%} [{ends[0]:.3f}, {ends[1]:.3f}]"
+        resamples = f"{found.resamples} {found.method} resamples"
+        titles.append(alt.Title(label, subtitle=f"{interval} · {resamples}"))
     chart = parts.panels(charts, titles, columns=1, height=130 if len(charts) > 1 else 220)
     unseen = sum(int(((phi < low) | (phi > high)).sum()) for phi in draws.values())
     outside = f"{unseen} resamples outside the view" if unseen else ""
@@ -144,10 +146,6 @@ def _distribution(
 def _rules(values: Iterable[float], x: alt.X, **style: Any) -> alt.Chart:
     rows = pd.DataFrame({"phi": list(values)}, dtype=float)
     return alt.Chart(rows).mark_rule(**style).encode(x)
-
-
-def _interval_text(found: Bootstrap, low: float, high: float) -> str:
-    return f"{found.level:.0%} [{low:.3f}, {high:.3f}] · {found.resamples} {found.method} resamples"
 
 
 def _marked(table: pd.DataFrame) -> pd.DataFrame:

@@ -23,7 +23,10 @@ def predicted_actual(fits: Fits) -> alt.ConcatChart:
     color = theme.recur_color(table["n_recur"])
     line = parts.diagonal(scale["domain"], x, y, opacity=0.5)
     points = [parts.run_points(table[table["label"] == label], x, y, color) for label in fits]
-    titles = [alt.Title(label, subtitle=_quality(fit)) for label, (_, fit) in fits.items()]
+    titles = [
+        alt.Title(label, subtitle=f"R² {fit.r2:.4f} · RMSE {fit.rmse:.4f} nats")
+        for label, (_, fit) in fits.items()
+    ]
     chart = parts.panels([alt.layer(line, circles) for circles in points], titles)
     sentences = _description("Predicted against actual validation loss.", fits)
     return theme.finish(chart, "predicted-actual", sentences, table, _notes(fits, table))
@@ -54,10 +57,6 @@ def _table(fits: Fits, figure: str) -> pd.DataFrame:
         table = parts.drawable(runs).assign(label=label, predicted=fit.predict(runs))
         tables.append(table.assign(residual=table["val_loss"] - table["predicted"]))
     return pd.concat(tables, ignore_index=True)
-
-
-def _quality(fit: FitResult) -> str:
-    return f"R² {fit.r2:.4f} · RMSE {fit.rmse:.4f} nats"
 
 
 def _notes(fits: Fits, table: pd.DataFrame) -> list[list[str]]:

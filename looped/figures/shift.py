@@ -96,21 +96,17 @@ def _pairs_panel(rows: pd.DataFrame, delta: DeltaPhi) -> alt.LayerChart:
     seen = rows[rows["in_view"]].drop(columns="in_view")
     ends = pd.concat([seen, fitted])[PHIS].agg(["min", "max"])
     anchor = fitted["phi_baseline"].iloc[0]  # in view on both axes, so that the line is in view
+    views = {name: [float(f([*ends[name], anchor])) for f in (min, max)] for name in PHIS}
     x, y = (
-        theme.axis(channel, name, scale=_scale(*ends[name], anchor))
-        for channel, name in zip((alt.X, alt.Y), PHIS, strict=True)
+        theme.axis(channel, name, scale=alt.Scale(domain=view, nice=True, zero=False))
+        for channel, (name, view) in zip((alt.X, alt.Y), views.items(), strict=True)
     )
-    details = parts.tooltips(rows, PHIS)
     points = alt.Chart(seen).mark_point(filled=True, size=14, opacity=0.5, color=POINT_COLOR)
     span = [float(ends.min().min()), float(ends.max().max())]
     line = parts.diagonal(span, x, y, opacity=0.6, clip=True)
     cross = alt.Chart(fitted).encode(x, y)
     cross = cross.mark_point(shape="cross", filled=True, size=130, color=theme.INK, opacity=1)
-    return alt.layer(points.encode(x, y, tooltip=details), line, cross)
-
-
-def _scale(*values: float) -> alt.Scale:
-    return alt.Scale(domain=[float(min(values)), float(max(values))], nice=True, zero=False)
+    return alt.layer(points.encode(x, y, tooltip=parts.tooltips(rows, PHIS)), line, cross)
 
 
 def _interval_text(delta: DeltaPhi) -> str:

@@ -46,18 +46,15 @@ class Table:
 
     def to_html(self) -> str:
         """HTML of the table and of its download link, for a notebook."""
-        head, *body = self.cells
-        rows = [self._html_row(head, "th"), *(self._html_row(row, "td") for row in body)]
-        caption = f"<caption>{html.escape(self.caption)}</caption>"
-        link = csv_link(self.name, self.csv)
-        return f'<table class="dataframe">{caption}{"".join(rows)}</table>{link}'
-
-    def _html_row(self, row: list[str], tag: str) -> str:
-        cells = (
-            f'<{tag} style="text-align:{"right" if n else "left"}">{html.escape(cell)}</{tag}>'
-            for cell, n in zip(row, self.numeric, strict=True)
-        )
-        return f"<tr>{''.join(cells)}</tr>"
+        rows = f"<caption>{html.escape(self.caption)}</caption>"
+        for i, row in enumerate(self.cells):
+            tag = "td" if i else "th"
+            cells = (
+                f'<{tag} style="text-align:{"right" if n else "left"}">{html.escape(cell)}</{tag}>'
+                for cell, n in zip(row, self.numeric, strict=True)
+            )
+            rows += f"<tr>{''.join(cells)}</tr>"
+        return f'<table class="dataframe">{rows}</table>{csv_link(self.name, self.csv)}'
 
 
 def table(
