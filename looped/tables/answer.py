@@ -1,6 +1,7 @@
 """Numbers of the main result in words, and φ on the laptop beside φ on the paper's runs."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -14,7 +15,7 @@ Fits = Mapping[tuple[str, str], FitResult]
 """Fits with an interval, by (description of the runs, split)."""
 
 
-def answer(fit: FitResult, resampled: Bootstrap, **settings: int) -> dict[str, float | int | str]:
+def answer(fit: FitResult, resampled: Bootstrap, **settings: int) -> dict[str, Any]:
     """Numbers of a fit of φ and its interval, and `settings`, for prose.
 
     `level` and `arrived` are in percent; `gain` is 4^φ; `touched` counts resamples at φ = 0 or 1.
