@@ -80,23 +80,24 @@ def test_axis_without_a_known_title_is_refused():
 
 
 def test_single_plots_fill_the_column_and_panels_do_not_ask_for_it():
-    single = theme.finish(chart(), "a", "A chart.").to_dict()
-    layered = theme.finish(chart() + chart().mark_line(), "a", "A chart.").to_dict()
+    single = theme.finish(chart(), "a", "A chart.", RUNS).to_dict()
+    layered = theme.finish(chart() + chart().mark_line(), "a", "A chart.", RUNS).to_dict()
     assert single["width"] == layered["width"] == "container"
     assert single["height"] == theme.HEIGHT
-    panels = theme.finish(chart().facet("n_recur:N", columns=2), "a", "A chart.").to_dict()
-    by_row = theme.finish(chart().encode(row="n_recur:N"), "a", "A chart.").to_dict()
+    panels = theme.finish(chart().facet("n_recur:N", columns=2), "a", "A chart.", RUNS).to_dict()
+    by_row = theme.finish(chart().encode(row="n_recur:N"), "a", "A chart.", RUNS).to_dict()
     assert "width" not in panels
     assert "width" not in by_row
 
 
 def test_finish_keeps_the_height_that_a_figure_chose():
-    assert theme.finish(chart().properties(height=99), "a", "A chart.").to_dict()["height"] == 99
+    tall = theme.finish(chart().properties(height=99), "a", "A chart.", RUNS)
+    assert tall.to_dict()["height"] == 99
 
 
 def test_a_figure_needs_a_description():
     with pytest.raises(ValueError, match="figure 'curve' has no description"):
-        theme.finish(chart(), "curve", " ")
+        theme.finish(chart(), "curve", " ", RUNS)
 
 
 def test_the_page_gets_specification_image_label_and_data():
@@ -124,13 +125,13 @@ def test_missing_text_is_null_in_the_page():
 
 
 def test_no_text_of_a_chart_can_end_its_script_element():
-    finished = theme.finish(chart(), "a", "Ends </script> here.")
+    finished = theme.finish(chart(), "a", "Ends </script> here.", RUNS)
     assert render.mimebundle(finished.to_dict())["text/html"].count("</script>") == 1
 
 
 def test_without_vl_convert_a_chart_has_no_image(monkeypatch):
     monkeypatch.setattr(render, "find_spec", lambda name: None)
-    bundle = render.mimebundle(theme.finish(chart(), "a", "A chart.").to_dict())
+    bundle = render.mimebundle(theme.finish(chart(), "a", "A chart.", RUNS).to_dict())
     assert bundle.keys() == {"text/html", "text/plain"}
     assert "<img" not in bundle["text/html"]
 

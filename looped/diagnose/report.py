@@ -96,9 +96,10 @@ def _settings(shift: "DeltaPhi") -> str:
     drawn = shift.variant.resampled
     unit = "(budget, r) cells" if drawn.method == "block" else "runs"
     budgets = ", ".join(f"{budget:.3g}" for budget in shift.budgets)
+    sources = ", ".join(shift.variant.sources)
     return (
-        f"{shift.cases[1]} against {shift.cases[0]}: {', '.join(shift.variant.sources)} runs, split "
-        f"{shift.split}, r = {', '.join(map(str, shift.n_recur))} and 1 at {budgets} FLOPs; "
+        f"{shift.cases[1]} against {shift.cases[0]}: {sources} runs, split {shift.split}, "
+        f"r = {', '.join(map(str, shift.n_recur))} and 1 at {budgets} FLOPs; "
         f"{shift.level:.0%} intervals, paired {drawn.method} bootstrap of {drawn.n_units} {unit}, "
         f"{drawn.resamples} resamples of {drawn.starts} starts, seed {drawn.seed}"
     )

@@ -1,7 +1,6 @@
 # The public names: each is imported on first use, and an editor completes it from here.
 
 from .architecture import schematic as schematic
-from .architecture import training_curves as training_curves
 from .counts import params_by_section as params_by_section
 from .counts import recurrence_ratios as recurrence_ratios
 from .downstream import task_gaps as task_gaps
@@ -18,7 +17,6 @@ from .phi import profile as profile
 from .phi import split_phi as split_phi
 from .quality import predicted_actual as predicted_actual
 from .quality import residuals as residuals
-from .rates import rate_sweep as rate_sweep
 from .render import enable_book_renderer as enable_book_renderer
 from .shift import loss_change as loss_change
 from .shift import phi_pairs as phi_pairs
@@ -26,3 +24,5 @@ from .slider import phi_slider as phi_slider
 from .tables import glue as glue
 from .tables import note as note
 from .tables import table as table
+from .training import rate_sweep as rate_sweep
+from .training import training_curves as training_curves

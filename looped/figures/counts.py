@@ -17,9 +17,6 @@ def recurrence_ratios(ratios: pd.DataFrame) -> alt.LayerChart:
 
     Args:
         ratios: one row per (quantity, r): n_recur, quantity, ratio.
-
-    Raises:
-        ValueError: a column or all rows are missing.
     """
     parts.require(ratios, ["n_recur", "quantity", "ratio"], "recurrence_ratios")
     scale = alt.Scale(type="log", base=2, nice=False, padding=32)
@@ -32,16 +29,12 @@ def recurrence_ratios(ratios: pd.DataFrame) -> alt.LayerChart:
         tooltip=parts.tooltips(ratios, ["quantity", "n_recur", "ratio"]),
     )
     # Long names one below the other: a phone has no room for two in a row.
-    color = _series(ratios, "quantity").legend(columns=1)
-    lines = base.mark_line().encode(color=color)
-    points = base.mark_point(filled=True, opacity=1).encode(color=color)
+    color = theme.name_color("quantity", ratios["quantity"].unique(), legend=alt.Legend(columns=1))
+    lines = base.mark_line().encode(color)
+    points = base.mark_point(filled=True, opacity=1).encode(color)
     labels = base.mark_text(align="left", dx=5, dy=-9).encode(text="label:N")
-    return theme.finish(
-        alt.layer(lines, points, labels),
-        name="recurrence-ratios",
-        description=_ratios_description(ratios),
-        data=ratios,
-    )
+    chart = alt.layer(lines, points, labels)
+    return theme.finish(chart, "recurrence-ratios", _ratios_description(ratios), ratios)
 
 
 def params_by_section(counts: pd.DataFrame, field: str = "n_params") -> alt.LayerChart:
@@ -52,8 +45,7 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params") -> alt.Laye
             value. Sections that are zero for every r are left out.
         field: name of what `value` counts, a key of `QUANTITIES`: n_params, flops_per_token ...
 
-    Raises:
-        ValueError: a column or all rows are missing, or an unknown field.
+    Raises ValueError if the field is unknown.
     """
     parts.require(counts, ["n_recur", "section", "value"], "params_by_section")
     title = pick("field", field, QUANTITIES).axis
@@ -63,42 +55,30 @@ def params_by_section(counts: pd.DataFrame, field: str = "n_params") -> alt.Laye
     ticks = alt.Axis(format=".2~s", labelExpr=_BILLIONS.format("datum.label"))
     x = theme.axis(alt.X, "value", title=title, scale=alt.Scale(zero=True), axis=ticks)
     y = alt.Y("n_recur:O", title=None, axis=alt.Axis(labelExpr=theme.RECUR_LABEL))
-    details = [
-        *parts.tooltips(table, ["n_recur", "section"]),
-        alt.Tooltip("value:Q", title=title, format=",.0f"),
-    ]
-    bars = alt.Chart(table).mark_bar()
-    bars = bars.encode(x, y, _series(table, "section"), order="order:Q", tooltip=details)
-    sums = (
-        alt.Chart(totals)
-        .transform_calculate(total=_BILLIONS.format("format(datum.value, '.3~s')"))
-        .mark_text(align="left", dx=5)
-        .encode(x=x, y=y, text="total:N")
-    )
+    color = theme.name_color("section", table["section"].unique())
+    details = parts.tooltips(table, ["n_recur", "section"])
+    details.append(alt.Tooltip("value:Q", title=title, format=",.0f"))
+    bars = alt.Chart(table).mark_bar().encode(x, y, color, order="order:Q", tooltip=details)
+    sums = alt.Chart(totals).mark_text(align="left", dx=5).encode(x, y, text="total:N")
+    sums = sums.transform_calculate(total=_BILLIONS.format("format(datum.value, '.3~s')"))
     return theme.finish(
         alt.layer(bars, sums).properties(height=BAR_HEIGHT * len(totals)),
-        name=f"{field.replace('_', '-')}-by-section",
-        description=_sections_description(table, totals, title),
-        data=table.drop(columns="order"),
+        f"{field.replace('_', '-')}-by-section",
+        _sections_description(table, totals, title),
+        table.drop(columns="order"),
     )
 
 
-def _series(table: pd.DataFrame, field: str) -> alt.Color:
-    return theme.name_color(field, table[field].unique())
-
-
-def _ratios_description(ratios: pd.DataFrame) -> str:
-    text = "Ratio to the model without recurrence."
+def _ratios_description(ratios: pd.DataFrame) -> theme.Sentences:
+    yield "Ratio to the model without recurrence."
     for quantity, rows in ratios.groupby("quantity", sort=False):
         values = [f"{row.ratio:.3g} at r = {row.n_recur}" for row in rows.itertuples()]
-        text += f" {quantity}: {parts.listed(values)}."
-    return text
+        yield f"{quantity}: {parts.listed(values)}."
 
 
-def _sections_description(table: pd.DataFrame, totals: pd.DataFrame, title: str) -> str:
-    text = f"{title} by section of the stack."
+def _sections_description(table: pd.DataFrame, totals: pd.DataFrame, title: str) -> theme.Sentences:
+    yield f"{title} by section of the stack."
     for row in totals.itertuples():
         rows = table[table["n_recur"] == row.n_recur]
         values = [f"{part.section} {part.value:.3g}" for part in rows.itertuples() if part.value]
-        text += f" r = {row.n_recur}: {row.value:.3g} in all, {parts.listed(values)}."
-    return text
+        yield f"r = {row.n_recur}: {row.value:.3g} in all, {parts.listed(values)}."

@@ -1,9 +1,10 @@
-"""Parts of several figures: checks of input, marks of runs, panels, tooltips, notes, phrases."""
+"""Parts of several figures: checks of input, marks of runs, panels, tooltips, phrases."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from looped import errors
@@ -11,13 +12,13 @@ from looped.figures import theme
 from looped.fitting.result import FitResult
 from looped.quantities import Quantity, quantity
 
+# Flag of a digitised run -> its meaning; other flags are shown unchanged.
 FLAG_REASONS = {
+    "": "no",
     "star": "partly under a star in the source figure",
     "overlap": "touches another circle in the source figure",
     "hidden": "hardly visible in the source figure",
 }
-"""Flag of a digitised run -> its meaning; other flags are shown unchanged."""
-
 RUN_FIELDS = ["label", "case", "n_recur", "d_model", "budget", "n_params", "n_tokens", "val_loss"]
 RUN_FIELDS += ["val_loss_se", "predicted", "residual", "care"]
 
@@ -25,14 +26,9 @@ RUN_FIELDS += ["val_loss_se", "predicted", "residual", "care"]
 def require(
     frame: pd.DataFrame, columns: Sequence[str], figure: str, may_miss: Sequence[str] = ()
 ) -> None:
-    """Refuse a table without rows, or without a column or value that the figure draws.
+    """Refuse, by ValueError, a table without rows, or without a column or value that is drawn.
 
-    Args:
-        figure: its name, for the message.
-        may_miss: columns whose values may be missing in some rows.
-
-    Raises:
-        ValueError: no rows, or the missing columns.
+    Columns in `may_miss` may lack values in some rows.
     """
     if frame.empty:
         raise ValueError(f"figure {figure}: the table has no rows; check how they were selected")
@@ -40,11 +36,7 @@ def require(
 
 
 def require_any(results: Collection[object], figure: str, noun: str, example: str) -> None:
-    """Refuse a figure without anything to draw.
-
-    Raises:
-        ValueError: no result; the message shows `example`.
-    """
+    """Refuse a figure without anything to draw. Raises ValueError, whose message has `example`."""
     if not results:
         raise ValueError(f"figure {figure}: got no {noun}, expected at least one; pass {example}")
 
@@ -62,10 +54,10 @@ def tooltips(frame: pd.DataFrame, fields: Sequence[str]) -> list[alt.Tooltip]:
 
 
 def _tooltip(name: str, column: pd.Series) -> alt.Tooltip:
-    known = quantity(name) or Quantity(name.replace("_", " "))
-    if not known.format or not pd.api.types.is_numeric_dtype(column):
-        return alt.Tooltip(f"{name}:N", title=known.axis)
-    return alt.Tooltip(f"{name}:Q", title=known.axis, format=known.d3)
+    about = quantity(name) or Quantity(name.replace("_", " "))
+    if not about.format or not pd.api.types.is_numeric_dtype(column):
+        return alt.Tooltip(f"{name}:N", title=about.axis)
+    return alt.Tooltip(f"{name}:Q", title=about.axis, format=about.d3)
 
 
 def drawable(runs: pd.DataFrame) -> pd.DataFrame:
@@ -74,38 +66,28 @@ def drawable(runs: pd.DataFrame) -> pd.DataFrame:
     if "flag" not in runs:
         return shown
     flags = runs["flag"].fillna("").astype(str)
-    return shown.assign(flag=flags, care=[_reason(flag) for flag in flags])
-
-
-def _reason(flag: str) -> str:
-    return "; ".join(FLAG_REASONS.get(part, part) for part in flag.split("+")) if flag else "no"
+    care = ["; ".join(FLAG_REASONS.get(part, part) for part in f.split("+")) for f in flags]
+    return shown.assign(flag=flags, care=care)
 
 
 def at_minimum(frame: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.DataFrame:
     """Minima or optima with the column names of runs (n_params for n_params_star).
 
-    Cells without a minimum are left out.
-
-    Raises:
-        ValueError: a column or all rows are missing.
+    Cells without a minimum are left out. Raises ValueError if a column or all rows are missing.
     """
-    may_miss = tuple(name for name in columns if name not in ("n_recur", "budget"))
+    may_miss = [name for name in columns if name not in ("n_recur", "budget")]
     require(frame, columns, figure, may_miss)
-    found = frame.dropna(subset=list(may_miss))
-    return found.rename(columns=lambda name: name.removesuffix("_star"))
+    return frame.dropna(subset=may_miss).rename(columns=lambda name: name.removesuffix("_star"))
 
 
 def run_points(
     runs: pd.DataFrame, x: alt.X, y: alt.Y, color: alt.Color, chart: alt.Chart | None = None
 ) -> alt.Chart:
-    """One circle per run, hollow where the run is flagged, with a tooltip.
+    """One circle per run (of `drawable`), hollow where the run is flagged, with a tooltip.
 
-    Args:
-        runs: rows of `drawable`.
-        chart: chart whose data include these rows; None: one of `runs` alone.
+    The data of `chart`, if there is one, include the runs.
     """
-    same = {name: color[name] for name in ("scale", "title", "legend")}
-    fill = alt.Fill(color["shorthand"], **same)
+    fill = alt.Fill(**{name: color[name] for name in ("shorthand", "scale", "title", "legend")})
     solid = alt.condition("datum.flag", alt.value(0), alt.value(1))
     return (
         (alt.Chart(plain(runs)) if chart is None else chart)
@@ -114,48 +96,37 @@ def run_points(
     )
 
 
-def recur_lines(n_recurs: Iterable[int]) -> dict[str, alt.Color | alt.StrokeDash]:
+def recur_lines(n_recurs: Iterable[int]) -> dict[str, Any]:
     """Colour and dash of lines by number of recurrences, with one legend of short lines."""
     legend = alt.Legend(labelExpr=theme.RECUR_LABEL, columns=4, symbolType="stroke", symbolSize=300)
-    return {
-        "color": theme.recur_color(n_recurs, legend=legend),
-        "strokeDash": theme.recur_dash(n_recurs, legend=legend),
-    }
+    color = theme.recur_color(n_recurs, legend=legend)
+    return {"color": color, "strokeDash": theme.recur_dash(n_recurs, legend=legend)}
 
 
-def note(*lines: str) -> alt.Title:
-    """Title lines without the empty ones: data and fit (source, split, φ), meaning of marks."""
-    return alt.Title([line for line in lines if line], anchor="start", fontSize=12, offset=8)
+def symmetric_axis(table: pd.DataFrame, field: str) -> alt.Y:
+    """Vertical axis that reaches as far below 0 as above it."""
+    reach = table[field].abs().max()
+    return theme.axis(alt.Y, field, scale=alt.Scale(domain=[-reach, reach], nice=True))
 
 
-def joined(*phrases: str) -> str:
-    """Phrases of one line of a note, without empty ones."""
-    return " · ".join(phrase for phrase in phrases if phrase)
+def zero_rule(**channel: Any) -> alt.Chart:
+    """Line at 0 of an axis: `zero_rule(y=y)`."""
+    field = _field(next(iter(channel.values())))
+    return alt.Chart(pd.DataFrame({field: [0]})).mark_rule(opacity=0.6).encode(**channel)
 
 
-def split_note(optimal: pd.DataFrame) -> str:
-    """The split of the law behind a table of optima, if the table names it."""
-    splits = sorted(optimal["split"].dropna().unique()) if "split" in optimal else []
-    return f"split {listed(splits)}" if splits else ""
+def diagonal(ends: Sequence[float], x: alt.X, y: alt.Y, **style: Any) -> alt.Chart:
+    """Line on which the values of both axes are equal."""
+    line = alt.Chart(pd.DataFrame(dict.fromkeys([_field(x), _field(y)], ends)))
+    return line.mark_line(color=theme.INK, strokeWidth=1.2, **style).encode(x, y)
 
 
-def source_note(runs: pd.DataFrame) -> str:
-    """Source of the runs, if the table names it: "digitised runs"."""
-    sources = sorted(runs["source"].dropna().unique()) if "source" in runs else []
-    return f"{listed(sources)} runs" if sources else ""
-
-
-def runs_prose(runs: pd.DataFrame) -> str:
-    """Number and source of the runs: "116 digitised runs"."""
-    return f"{len(runs)} {source_note(runs) or 'runs'}"
+def _field(channel: Any) -> str:
+    return channel["shorthand"].removesuffix(":Q")
 
 
 def panels(
-    charts: Sequence[alt.Chart | alt.LayerChart],
-    titles: Sequence[Any] = (),
-    *,
-    columns: int = 2,
-    height: int = theme.PANEL_HEIGHT,
+    charts: Sequence, titles: Sequence = (), *, columns: int = 2, height: int = theme.PANEL_HEIGHT
 ) -> alt.ConcatChart:
     """Charts side by side under their titles (strings or `alt.Title`), in rows of `columns`."""
     columns = min(columns, len(charts))
@@ -170,10 +141,27 @@ def panel_width(columns: int) -> int:
     return 560 if columns == 1 else 260
 
 
-def zero_rule(**channel: Any) -> alt.Chart:
-    """Line at 0 of an axis: `zero_rule(y=y)`."""
-    field = next(iter(channel.values()))["shorthand"].removesuffix(":Q")
-    return alt.Chart(pd.DataFrame({field: [0]})).mark_rule(opacity=0.6).encode(**channel)
+def near(values: Any, fence: float) -> Any:
+    """True within `fence` interquartile ranges of the quartiles, column by column of a table."""
+    first, third = np.quantile(values, [0.25, 0.75], axis=0)
+    reach = fence * (third - first)
+    return (values >= first - reach) & (values <= third + reach)
+
+
+def known(phrase: str, values: Iterable[object]) -> str:
+    """The known values in a phrase with one {}: "split fitted"; empty if none is known."""
+    names = sorted({str(value) for value in values if pd.notna(value)})
+    return phrase.format(listed(names)) if names else ""
+
+
+def source_note(runs: pd.DataFrame) -> str:
+    """Source of the runs, if the table names it: "digitised runs"."""
+    return known("{} runs", runs.get("source", ()))
+
+
+def runs_prose(runs: pd.DataFrame) -> str:
+    """Number and source of the runs: "116 digitised runs"."""
+    return f"{len(runs)} {source_note(runs) or 'runs'}"
 
 
 def flag_note(points: pd.DataFrame) -> str:
@@ -181,22 +169,18 @@ def flag_note(points: pd.DataFrame) -> str:
     return "hollow: flagged" if "flag" in points and points["flag"].ne("").any() else ""
 
 
-def fit_note(fit: FitResult) -> str:
-    """Split and exponent of a fit: "split fitted · φ = 0.459"."""
-    return joined(*_fit_phrases(fit))
-
-
-def fit_prose(fit: FitResult) -> str:
-    """Law, split and exponent of a fit, in prose: "joint law, split fitted, φ = 0.459"."""
-    return ", ".join([f"{fit.law.name} law", *_fit_phrases(fit)])
-
-
-def _fit_phrases(fit: FitResult) -> list[str]:
+def fit_phrases(fit: FitResult) -> list[str]:
+    """Split and exponent of a fit: "split fitted", "φ = 0.459"."""
     phrases = [f"split {fit.split}"] if fit.split else []
     if "phi" in fit.params:
         held = " held" if "phi" in fit.fixed else ""
         phrases.append(f"φ = {fit.params['phi']:.3f}{held}")
     return phrases
+
+
+def fit_prose(fit: FitResult) -> str:
+    """Law, split and exponent of a fit, in prose: "joint law, split fitted, φ = 0.459"."""
+    return ", ".join([f"{fit.law.name} law", *fit_phrases(fit)])
 
 
 def recurrences(frame: pd.DataFrame) -> list[int]:

@@ -20,13 +20,11 @@ from typing import Any
 
 import altair as alt
 
-from looped.figures.download import csv_link
+from looped.figures.tables import csv_link
 
+# Version of Vega-Lite that Altair writes, in the form that vl-convert expects: major.minor.
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-"""Version of Vega-Lite that Altair writes, in the form that vl-convert expects: major.minor."""
-
-IMAGE_WIDTH = 680
-"""Width (pixels) of the image of a chart that fills the column of the page."""
+IMAGE_WIDTH = 680  # pixels, of a chart that fills the column of the page
 
 
 def enable_book_renderer() -> None:
@@ -47,9 +45,11 @@ def mimebundle(spec: dict[str, Any], **_metadata: Any) -> dict[str, str]:
         svg, png = (base64.b64encode(data).decode() for data in images)
         image = f'<img alt="{label}" src="data:image/svg+xml;base64,{svg}">'
         bundle["image/png"] = png  # for print, and for viewers without HTML
+    # No `</script>` of a string can end the script element.
+    safe = json.dumps(spec, separators=(",", ":")).replace("</", r"<\/")
     chart = (
         f'<div class="book-chart" role="figure" aria-label="{label}">{image}'
-        f'<script type="application/json">{_script_safe(spec)}</script></div>'
+        f'<script type="application/json">{safe}</script></div>'
     )
     return bundle | {"text/html": chart + csv_link(about.get("name", ""), about.get("csv"))}
 
@@ -65,8 +65,3 @@ def _images(spec: dict) -> tuple[bytes, bytes] | None:
         spec["width"] = IMAGE_WIDTH
     svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()
     return svg, vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE)
-
-
-def _script_safe(spec: dict) -> str:
-    """JSON for a script element, in which no `</script>` of a string can end the element."""
-    return json.dumps(spec, separators=(",", ":")).replace("</", r"<\/")

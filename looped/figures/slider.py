@@ -6,7 +6,6 @@ import pandas as pd
 
 from looped.figures import parts, theme
 from looped.fitting.result import FitResult
-from looped.quantities import QUANTITIES
 from looped.splits import split_params
 
 LAW_COLUMNS = ["n_recur", "n_params_once", "n_params_rec", "n_tokens"]
@@ -18,26 +17,21 @@ def phi_slider(runs: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
 
     The other parameters of the law keep their fitted values: at the fitted φ the curves go through
     the runs, at 0 and 1 they miss them. The error is over all runs, not only those of one budget.
+    Raises ValueError for a law without φ.
 
     Args:
         runs: the fitted runs.
         fit: of the joint law.
-
-    Raises:
-        ValueError: a law without φ, or a column or all rows are missing.
     """
-    if "phi" not in fit.params:
+    if "phi" not in fit.params or fit.split is None:
         raise ValueError(f"figure phi_slider: law {fit.law.name!r} has no φ; pass a fit of 'joint'")
     parts.require(runs, [*COLUMNS, "val_loss"], "phi_slider")
     counted = split_params(runs, fit.split)
     points = parts.drawable(runs).assign(**{name: counted[name] for name in COLUMNS})
-    chart = _layers(points, fit).properties(title=_note(runs, points, fit))
-    return theme.finish(
-        chart,
-        name="phi-slider",
-        description=_description(runs, fit),
-        data=points.assign(predicted=fit.predict(runs)),
-    )
+    source = [parts.source_note(runs), f"split {fit.split}"]
+    notes = [source, [f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points)]]
+    data = points.assign(predicted=fit.predict(runs))
+    return theme.finish(_layers(points, fit), "phi-slider", _description(runs, fit), data, notes)
 
 
 def predicted_loss(fit: FitResult, phi: str) -> str:
@@ -53,76 +47,46 @@ def predicted_loss(fit: FitResult, phi: str) -> str:
 def _layers(points: pd.DataFrame, fit: FitResult) -> alt.LayerChart:
     phi, budget = _controls(points, fit)
     chosen = f"datum.budget == {budget.name}"
-    widths = points[COLUMNS]
     x = theme.axis(alt.X, "n_params", log=True)
+    fields = ("val_loss", "predicted", "at_0")
+    y, predicted, at_0 = (theme.axis(alt.Y, field, like="val_loss") for field in fields)
     lines = parts.recur_lines(points["n_recur"])
-    curves = (
-        alt.Chart(widths)
-        .transform_filter(chosen)
-        .transform_calculate(predicted=predicted_loss(fit, phi.name))
-        .mark_line(interpolate="monotone")
-        .encode(x=x, y=theme.axis(alt.Y, "predicted", title=QUANTITIES["val_loss"].axis), **lines)
-    )
-    circles = parts.run_points(points, x, theme.axis(alt.Y, "val_loss"), lines["color"])
-    extent = _extent(widths, fit, chosen, x)
-    layers = alt.layer(extent, curves, circles.transform_filter(chosen), _error(points, fit))
-    return layers.add_params(phi, budget)
+    of_budget = alt.Chart(points[COLUMNS]).transform_filter(chosen)
+    curves = of_budget.transform_calculate(predicted=predicted_loss(fit, phi.name))
+    curves = curves.mark_line(interpolate="monotone").encode(x, predicted, **lines)
+    # Invisible marks fix the loss axis to the range for φ from 0 to 1.
+    ends = {"at_0": predicted_loss(fit, "0"), "at_1": predicted_loss(fit, "1")}
+    extent = of_budget.transform_calculate(**ends).mark_rule(opacity=0).encode(x, at_0, y2="at_1")
+    circles = parts.run_points(points, x, y, lines["color"]).transform_filter(chosen)
+    return alt.layer(extent, curves, circles, _error(points, fit)).add_params(phi, budget)
 
 
 def _controls(points: pd.DataFrame, fit: FitResult) -> tuple[alt.Parameter, alt.Parameter]:
     budgets = sorted(points["budget"].unique().tolist())
     start = round(fit.params["phi"], 4)  # the page shows all digits of the value
     slider = alt.binding_range(min=min(0, start), max=max(1, start), step=0.01, name="φ ")
-    menu = alt.binding_select(
-        options=budgets, labels=[parts.flops(budget) for budget in budgets], name="Budget (FLOPs) "
-    )
-    return (
-        alt.param(name="phi", value=start, bind=slider),
-        alt.param(name="shown_budget", value=budgets[len(budgets) // 2], bind=menu),
-    )
-
-
-def _extent(widths: pd.DataFrame, fit: FitResult, chosen: str, x: alt.X) -> alt.Chart:
-    """Invisible marks that fix the loss axis to the range for φ from 0 to 1."""
-    ends = {"at_0": predicted_loss(fit, "0"), "at_1": predicted_loss(fit, "1")}
-    return (
-        alt.Chart(widths)
-        .transform_filter(chosen)
-        .transform_calculate(**ends)
-        .mark_rule(opacity=0)
-        .encode(x=x, y=theme.axis(alt.Y, "at_0", title=QUANTITIES["val_loss"].axis), y2="at_1")
-    )
+    labels = [parts.flops(budget) for budget in budgets]
+    menu = alt.binding_select(options=budgets, labels=labels, name="Budget (FLOPs) ")
+    shown = alt.param(name="shown_budget", value=budgets[len(budgets) // 2], bind=menu)
+    return alt.param(name="phi", value=start, bind=slider), shown
 
 
 def _error(points: pd.DataFrame, fit: FitResult) -> alt.Chart:
     """Text: root mean square error over all runs at the φ of the slider."""
+    square = f"pow(datum.val_loss - ({predicted_loss(fit, 'phi')}), 2)"
     text = "'φ = ' + format(phi, '.2f') + ', RMSE ' + format(sqrt(datum.square), '.4f') + ' nats'"
-    return (
-        alt.Chart(points[[*LAW_COLUMNS, "val_loss"]])
-        .transform_calculate(square=f"pow(datum.val_loss - ({predicted_loss(fit, 'phi')}), 2)")
-        .transform_aggregate(square="mean(square)")
-        .transform_calculate(text=text)
-        .mark_text(align="right", baseline="top", fontSize=14)
-        .encode(x=alt.value("width"), y=alt.value(4), text="text:N")
-    )
-
-
-def _note(runs: pd.DataFrame, points: pd.DataFrame, fit: FitResult) -> alt.Title:
-    rests_on = parts.joined(parts.source_note(runs), f"split {fit.split}")
-    return parts.note(
-        rests_on, parts.joined(f"fitted φ = {fit.params['phi']:.3f}", parts.flag_note(points))
-    )
+    chart = alt.Chart(points[[*LAW_COLUMNS, "val_loss"]]).transform_calculate(square=square)
+    chart = chart.transform_aggregate(square="mean(square)").transform_calculate(text=text)
+    chart = chart.mark_text(align="right", baseline="top", fontSize=14)
+    return chart.encode(x=alt.value("width"), y=alt.value(4), text="text:N")
 
 
 def _description(runs: pd.DataFrame, fit: FitResult) -> str:
-    errors = {phi: _rmse(runs, fit, phi) for phi in (0.0, fit.params["phi"], 1.0)}
-    at = parts.listed(f"{error:.4f} at φ = {phi:.3g}" for phi, error in errors.items())
+    phis = dict.fromkeys((0.0, fit.params["phi"], 1.0))
+    squares = [np.mean((runs["val_loss"] - fit.at(phi=phi).loss(runs)) ** 2) for phi in phis]
+    rmse = [f"{np.sqrt(s):.4f} at φ = {phi:.3g}" for s, phi in zip(squares, phis, strict=True)]
     return (
         f"Loss against unique parameters for one budget of {parts.runs_prose(runs)}, with curves "
         f"of the joint law, split {fit.split}, for r = {parts.listed(parts.recurrences(runs))}; a "
-        f"slider sets φ. The root mean square error over all runs is {at} nats."
+        f"slider sets φ. The root mean square error over all runs is {parts.listed(rmse)} nats."
     )
-
-
-def _rmse(runs: pd.DataFrame, fit: FitResult, phi: float) -> float:
-    return float(np.sqrt(np.mean((runs["val_loss"] - fit.at(phi=phi).loss(runs)) ** 2)))

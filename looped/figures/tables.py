@@ -7,29 +7,29 @@ The table appears below its cell. In the book it has a number, and {numref}`tbl-
 a notebook shows it as HTML. {glue:text}`phi:.3f` writes a glued number into the prose of the page.
 """
 
+import base64
 import html
 import re
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_float_dtype, is_numeric_dtype
 
-from looped.figures.download import csv_link
 from looped.quantities import MISSING, QUANTITIES, quantity
 
-BREAKS = {r"(?<=\w) = (?=[\d.])": "\u00a0=\u00a0", r"(?<=\de)-(?=\d)": "\u2011"}
-"""Places of a cell where no line may end (inside `r = 4`, in an exponent) -> what replaces them."""
 
-
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """A table that shows itself: numbered in the book, as HTML in a notebook."""
 
-    def __init__(
-        self, cells: list[list[str]], numeric: list[bool], name: str, caption: str, csv: str
-    ):
-        self.cells, self.numeric = cells, numeric
-        self.name, self.caption, self.csv = name, caption, csv
+    cells: list[list[str]]  # headings, then rows
+    numeric: list[bool]  # by column
+    name: str
+    caption: str
+    csv: str
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/markdown": self.to_markdown(), "text/html": self.to_html()}
@@ -46,18 +46,15 @@ class Table:
 
     def to_html(self) -> str:
         """HTML of the table and of its download link, for a notebook."""
-        head, *body = self.cells
-        rows = [self._html_row(head, "th"), *(self._html_row(row, "td") for row in body)]
-        caption = f"<caption>{html.escape(self.caption)}</caption>"
-        link = csv_link(self.name, self.csv)
-        return f'<table class="dataframe">{caption}{"".join(rows)}</table>{link}'
-
-    def _html_row(self, row: list[str], tag: str) -> str:
-        cells = (
-            f'<{tag} style="text-align:{"right" if n else "left"}">{html.escape(cell)}</{tag}>'
-            for cell, n in zip(row, self.numeric, strict=True)
-        )
-        return f"<tr>{''.join(cells)}</tr>"
+        rows = f"<caption>{html.escape(self.caption)}</caption>"
+        for i, row in enumerate(self.cells):
+            tag = "td" if i else "th"
+            cells = (
+                f'<{tag} style="text-align:{"right" if n else "left"}">{html.escape(cell)}</{tag}>'
+                for cell, n in zip(row, self.numeric, strict=True)
+            )
+            rows += f"<tr>{''.join(cells)}</tr>"
+        return f'<table class="dataframe">{rows}</table>{csv_link(self.name, self.csv)}'
 
 
 def table(
@@ -106,27 +103,43 @@ def table(
     shown = [column for column in frame if column not in sum(intervals.values(), ())]
     head = [about.symbol if (about := known[column]) else str(column) for column in shown]
     columns = [_cells(frame, [c, *intervals.get(c, ())], specs[c]) for c in shown]
-    numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in shown]
-    cells = [[_unbroken(cell) for cell in row] for row in [head, *zip(*columns, strict=True)]]
-    return Table(cells, numeric, name, " ".join(caption.split()), frame.to_csv(index=False))
+    return Table(
+        cells=[[_unbroken(cell) for cell in row] for row in [head, *zip(*columns, strict=True)]],
+        numeric=[is_numeric_dtype(frame[column]) for column in shown],
+        name=name,
+        caption=" ".join(caption.split()),
+        csv=frame.to_csv(index=False),
+    )
 
 
+def csv_link(name: str, csv: str | None) -> str:
+    """HTML link that saves `csv` as `name`.csv; empty without data.
+
+    The link contains the data, so that it works in a page that is opened from disk.
+    """
+    if csv is None:
+        return ""
+    data = base64.b64encode(csv.encode()).decode()
+    return (
+        f'<a class="book-download" download="{html.escape(name)}.csv" '
+        f'href="data:text/csv;base64,{data}">Download data (CSV)</a>'
+    )
+
+
+@dataclass(frozen=True)
 class Note:
     """A remark that a cell shows in place of a result."""
 
-    def __init__(self, text: str):
-        self.text = " ".join(text.split())
+    text: str
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {
-            "text/markdown": f":::{{note}}\n{self.text}\n:::\n",
-            "text/html": f"<p><em>{html.escape(self.text)}</em></p>",
-        }
+        shown = f"<p><em>{html.escape(self.text)}</em></p>"
+        return {"text/markdown": f":::{{note}}\n{self.text}\n:::\n", "text/html": shown}
 
 
 def note(text: str) -> Note:
     """Remark (MyST text) where a cell has no result to show; the last expression of the cell."""
-    return Note(text)
+    return Note(" ".join(text.split()))
 
 
 def glue(**values: Any) -> None:
@@ -147,12 +160,9 @@ def _intervals(frame: pd.DataFrame) -> dict[Hashable, tuple[Hashable, Hashable]]
     """Column of an estimate -> columns of its interval's lower and upper end."""
     names = list(frame)
     ends = {name: (f"{name}_low", f"{name}_high") for name in names}
-    ends |= {
-        names[i]: ("low", "high")
-        for i in range(len(names) - 2)
-        if names[i + 1 : i + 3] == ["low", "high"]
-        and pd.api.types.is_numeric_dtype(frame[names[i]])
-    }
+    for name, low, high in zip(names, names[1:], names[2:], strict=False):
+        if (low, high) == ("low", "high") and is_numeric_dtype(frame[name]):
+            ends[name] = (low, high)
     return {name: pair for name, pair in ends.items() if set(pair) <= set(names)}
 
 
@@ -166,14 +176,14 @@ def _cells(frame: pd.DataFrame, columns: list[Hashable], spec: str) -> list[str]
 
 
 def _texts(column: pd.Series, spec: str) -> list[str]:
-    if not spec or not pd.api.types.is_numeric_dtype(column):
-        spec = ".4g" if pd.api.types.is_float_dtype(column) else ""
-    if spec.endswith("d") and pd.api.types.is_float_dtype(column):
+    if not spec or not is_numeric_dtype(column):
+        spec = ".4g" if is_float_dtype(column) else ""
+    if spec.endswith("d") and is_float_dtype(column):
         spec = f"{spec[:-1]}.0f"  # whole numbers beside missing ones
     return [MISSING if pd.isna(value) else format(value, spec) for value in column]
 
 
 def _unbroken(cell: str) -> str:
-    for place, replacement in BREAKS.items():
-        cell = re.sub(place, replacement, cell)
-    return cell
+    """The cell without line breaks in `r = 4` or in an exponent."""
+    cell = re.sub(r"(?<=\w) = (?=[\d.])", "\u00a0=\u00a0", cell)
+    return re.sub(r"(?<=\de)-(?=\d)", "\u2011", cell)

@@ -17,9 +17,7 @@ Fits = Mapping[tuple[str, str], FitResult]
 """Fits with an interval, by (description of the runs, split)."""
 
 
-def answer(
-    fitted: FitResult, resampled: Bootstrap, **settings: int
-) -> dict[str, float | int | str]:
+def answer(fitted: FitResult, resampled: Bootstrap, **settings: int) -> dict[str, Any]:
     """Numbers of a fit of φ and its interval, and `settings`, for prose.
 
     `level` and `arrived` are in percent; `gain` is 4^φ; `touched` counts resamples at φ = 0 or 1.
