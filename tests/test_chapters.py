@@ -44,7 +44,12 @@ def simulated_records(grid, folder, n=None):
             update={"val_loss": 4 + i / 8, "n_tokens": spec.train.n_tokens}
         )
         record = one.model_copy(
-            update={"run_id": spec.run_id, "spec": spec.to_dict(), "result": result}
+            update={
+                "run_id": spec.run_id,
+                "spec": spec.to_dict(),
+                "counts": looped.counts(spec.model),
+                "result": result,
+            }
         )
         write_record(record, folder)
     return str(folder)
