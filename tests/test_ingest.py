@@ -674,7 +674,7 @@ def test_the_commands_dry_run_writes_nothing(write, sources):
     [
         (["--map", "val_loss"], "--map: got 'val_loss', expected LEFT=RIGHT"),
         (["--set", "variant=gated", "--set", "d_model=64", "--set", "n_loop=4"], "got 'gated'"),
-        (["--model", "{csv}"], "is no JSON object"),
+        (["--model", "{csv}"], "is not a JSON object"),
         (["--format", "xml"], "format: got 'xml'"),
     ],
 )
