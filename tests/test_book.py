@@ -163,12 +163,14 @@ def test_nothing_is_done_twice(copy, capsys):
     assert "nothing changed" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_new_numbers_reach_the_pages_that_show_them(copy):
     edit(copy, "curve", "n_points = 5", "n_points = 4")
     build(root=copy)
     assert '<span class="pasted-text">4</span>' in page(copy, "index")
 
 
+@pytest.mark.slow
 def test_warnings_stop_the_build_each_time(root):
     """Also the second time, when no page changed and Sphinx would be silent about old ones."""
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")

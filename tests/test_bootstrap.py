@@ -63,6 +63,7 @@ def test_the_error_of_the_ends_is_that_of_a_quantile(interval):
     assert normal.edge_error("phi") == pytest.approx(expected, rel=0.25)
 
 
+@pytest.mark.slow
 def test_resamples_at_a_bound_are_counted(runs):
     one = runs[runs["budget"] == 1e18]
     fit = looped.fit(one, starts=30)
@@ -123,6 +124,7 @@ def test_progress_counts_every_resample(runs, fit):
     assert [finished for finished, _ in done] == sorted(finished for finished, _ in done)
 
 
+@pytest.mark.slow
 def test_whole_cells_cover_the_truth_where_single_runs_do_not(runs, exact_runs, truth):
     """Noise common to each cell, as of a budget's learning rate: single runs look too sure."""
     cells = runs.groupby(["budget", "n_recur"]).ngroup().to_numpy()
@@ -178,6 +180,7 @@ def test_cells_of_one_run_or_one_cell_are_no_blocks(runs, fit):
         looped.bootstrap(one, alone)
 
 
+@pytest.mark.slow
 def test_a_hard_resample_is_not_given_up(all_runs):
     """Few runs of three architectures: starts creep, in some resamples all of them."""
     few = all_runs.sample(14, random_state=148)

@@ -135,6 +135,7 @@ class TestPredictions:
             looped.predict_draws(fit_paper(phi=1.0), resampled, pair)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth_of_simulated_runs(exact_runs, truth, pair):
     """Independent normal noise in log loss: a 95 % interval misses far less than half the time."""
     rng = np.random.default_rng(0)

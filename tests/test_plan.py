@@ -24,6 +24,7 @@ def planned(runs):
     return looped.plan(runs, BUDGETS, target_se=0.06, starts=60, simulations=200)
 
 
+@pytest.mark.slow
 def test_noise_is_found_again_from_the_residuals_of_fits(runs, law):
     """The fit takes up part of it, most between cells; that is put back."""
     rng = np.random.default_rng(0)
@@ -72,6 +73,7 @@ def test_without_noise_there_is_no_error(runs, law):
     np.testing.assert_allclose(errors, 0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_whole_fits_from_many_starts(runs, law):
     """The planner refits from the law alone; here each study is fitted as a reader would."""
     table = own_design(runs, (2, 4, 8))
