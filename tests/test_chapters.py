@@ -149,7 +149,7 @@ def test_a_chapter_runs_on_the_runs_measured_here(chapter, parameters):
 @pytest.mark.slow
 def test_a_case_study_is_repeated_on_runs_measured_here(chapter, n_budgets, two_cases):
     shown = run(chapter, RESAMPLED | {"own": two_cases(n_budgets)})
-    assert "| 0.454 | 0.380 | -0.073 |" in shown or "| 0.454 | 0.646 | +0.192 |" in shown
+    assert "| 0.454 | 0.380 | -0.073 [" in shown or "| 0.454 | 0.646 | +0.192 [" in shown
     assert f"| measured here | {n_budgets} | " in shown
     assert "looped grid launch" not in shown
 
@@ -258,7 +258,7 @@ def test_a_shift_is_measured_on_an_own_file_with_own_names(tmp_path):
     own = {"file": str(path), "baseline": "plain", "variant": None}
     shown = run("bring-your-own", RESAMPLED | own)
     assert "φ rises from 0.429 to 0.650, Δφ = +0.221" in shown
-    assert "| lanes | 83 | 0.650 |" in shown
+    assert "| lanes | 83 | 0.650 [" in shown
     assert "measured runs" in shown
 
 
