@@ -12,6 +12,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import looped
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -105,6 +107,19 @@ def test_wheel_carries_the_recorded_runs(wheel):
     recorded = {f"looped/_{path.relative_to(ROOT)}" for path in ROOT.glob("runs/paper/*.csv")}
     assert recorded
     assert recorded <= set(wheel)
+
+
+def test_wheel_says_that_it_is_typed_and_names_the_public_api(wheel):
+    assert {"looped/py.typed", "looped/__init__.pyi", "looped/figures/__init__.pyi"} <= set(wheel)
+
+
+def test_the_public_names_are_those_of_the_stub_and_nothing_else():
+    stub = (ROOT / "looped/__init__.pyi").read_text()
+    names = re.findall(r" as (\w+)$", stub, re.MULTILINE)
+    assert sorted(dir(looped)) == sorted(names)
+    missing = bool(looped.missing_packages("train", "grid"))
+    unresolved = [name for name in names if not missing and not hasattr(looped, name)]
+    assert unresolved == []
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel):

@@ -50,17 +50,9 @@ def show_command(
     if not flops_per_second > 0:
         raise ValueError(f"--flops-per-second: got {flops_per_second:g}, expected more than 0")
     specs = get_grid(name)
-    runs = pd.DataFrame(
-        {
-            "case": spec.case,
-            "budget": spec.nominal_budget,
-            "n_recur": spec.model.n_recur,
-            "d_model": spec.model.d_model,
-            "n_tokens": spec.train.n_tokens,
-            "flops": spec.flops,
-        }
-        for spec in specs
-    )
+    columns = ["case", "budget", "n_recur", "d_model", "n_tokens"]
+    runs = pd.DataFrame([spec.row() for spec in specs])[columns]
+    runs["flops"] = [spec.flops for spec in specs]
     if output.as_csv or output.as_json:
         output.rows(runs, name)
         return

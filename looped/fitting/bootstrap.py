@@ -1,7 +1,7 @@
 """Bootstrap of a fit (paper appendix F.2): resample the runs, refit, read percentiles.
 
-`block` draws whole (budget, r) cells, since the runs of a cell share what is wrong with it;
-`iid` draws single runs, for comparison.
+`block` draws whole (budget, r) cells, since the errors of the runs of a cell are alike; `iid` draws
+single runs, for comparison.
 """
 
 import os
@@ -28,11 +28,10 @@ CHECKED = 0.02
 """Share of the resamples that are refitted from all starts before the races, and again after."""
 
 SAMPLE = 20
-"""Resamples at least that are refitted from all starts: as many as a pool, and as many as a check.
-"""
+"""Smallest number of resamples refitted from all starts, before the races and again after."""
 
 CANDIDATES, APART, FIRST = 4, 1.0, ((4, 3), (4, 2))
-"""Ends of other resamples that race in each, the standard deviations between them, the rounds."""
+"""A race: candidates (ends of other resamples), their distance in standard deviations, rounds."""
 
 RIVALS, RIVAL_APART, SECOND = 3, 2.0, ((3, 3), (4, 2))
 """The same of the second race."""
@@ -56,7 +55,8 @@ def bootstrap(
     """Refit the same law, split and held parameters on resampled runs.
 
     The fit's optimum is one more start of each resample. Where it alone leads to the lowest end,
-    the random starts missed the resample's optimum: `refits_worse` counts these resamples.
+    the random starts missed the resample's optimum: `refits_worse` counts these among the resamples
+    that are refitted from all starts.
 
     Where all resamples have one clear optimum, most of them are refitted from the optima of others
     (`_refit_all` says how this is checked); otherwise every start is driven to the end in each.
