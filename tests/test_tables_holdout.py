@@ -145,3 +145,23 @@ def test_gaps_at_a_held_out_budget_come_from_the_law_that_did_not_see_it(held, f
         four, one = (law.optimal([2.15e19], stacks[r])["val_loss_star"].iloc[0] for r in (4, 1))
         assert row[name] == pytest.approx(four - one, abs=1e-9)
     assert set(table["fit"]) == {held.label}
+
+
+def test_numbers_for_prose_are_those_of_their_tables():
+    reach = pd.DataFrame({"size": ["D", "D", "D / N", "C (FLOPs)"], "ratio": [2.0, 3.0, 0.5, 9.0]})
+    found = looped.tables.reach_numbers(reach)
+    assert found == {"beyond_tokens": 3.0, "beyond_c": 9.0, "least_ratio": 0.5}
+    growth = pd.DataFrame(
+        {"d_model": [8, 16], "n_tokens": [10, 20], "before": [0.1, np.nan], "gap": [0.2, 0.3]}
+    ).assign(law=0.25)
+    found = looped.tables.growth_numbers(growth, 16, 60)
+    assert (found["n_widths"], found["n_rise"], found["widest"]) == (1, 1, 0.3)
+    assert found["times"] == pytest.approx(3)
+    assert np.isnan(looped.tables.growth_numbers(growth, 99, 60)["widest"])
+    means = pd.DataFrame({"fit": ["a"], "r = 1": [-0.02], "r = 2": [0.01]})
+    found = looped.tables.held_out_numbers(means, pd.DataFrame({"times": [2.0, 4.0]}))
+    assert (found["n_off"], found["n_high"], found["most"]) == (2, 1, 0.02)
+    assert (found["times_least"], found["times_most"]) == (2.0, 4.0)
+    fits = pd.DataFrame({"phi": [0.4, 0.5], "E": [1.5, 1.7], "phi_low": 0.3, "phi_high": 0.6})
+    found = looped.tables.spread_numbers(fits)
+    assert found == pytest.approx({"phi_spread": 0.1, "E_step": 0.2, "phi_width": 0.3})

@@ -122,3 +122,22 @@ def test_a_shift_without_warnings_gives_an_empty_table():
     table = tables.warnings(SimpleNamespace(warnings=()))
     assert isinstance(table, pd.DataFrame)
     assert table.empty
+
+
+def test_moves_of_the_width_for_prose_are_relative_to_the_baseline():
+    widths = pd.DataFrame({"case": "a", "φ alone": [0.98, 0.9], "isoFLOP": [1.1, 1.2]})
+    widths = widths.assign(**{"isoFLOP, N": 1.3})
+    found = looped.tables.width_numbers(widths, "a", "x")
+    assert found["x_alone_least"] == pytest.approx(-0.1)
+    assert found["x_alone_most"] == pytest.approx(-0.02)
+    assert found["x_runs_most"] == pytest.approx(0.2)
+    assert found["x_params_least"] == pytest.approx(0.3)
+
+
+def test_the_numbers_of_a_shift_are_its_own(hyper):
+    found = looped.tables.shift_numbers(hyper, "h_")
+    assert found["h_delta"] == hyper.delta_phi
+    assert (found["h_low"], found["h_high"]) == hyper.interval
+    assert found["h_tokens"] == hyper.parts["mean"]["tokens"]
+    assert found["h_wider_least"] <= found["h_wider_most"]
+    assert found["h_n_own"] == 63

@@ -220,3 +220,44 @@ def _gaps(
     fit: FitResult, stacks: Mapping[int, ModelConfig], budgets: Sequence[float]
 ) -> pd.DataFrame:
     return loss_gaps(pd.concat([fit.law.optimal(budgets, stack) for stack in stacks.values()]))
+
+
+def reach_numbers(reach: pd.DataFrame) -> dict[str, float]:
+    """Largest ratio of `pair_reach` in tokens, compute and tokens per parameter, for prose."""
+    most = reach.groupby("size")["ratio"].max()
+    names = {"beyond_tokens": "D", "beyond_c": "C (FLOPs)", "least_ratio": "D / N"}
+    return {name: float(most[size]) for name, size in names.items()}
+
+
+def growth_numbers(growth: pd.DataFrame, d_model: int, n_tokens: float) -> dict[str, float]:
+    """Numbers of `gap_growth` for prose.
+
+    Returns:
+        n_widths with two budgets, n_rise (widths whose gap grows), and at width d_model: widest
+        (gap), widest_law, times (n_tokens over its tokens); missing where no run has that width.
+    """
+    step = (growth["gap"] - growth["before"]).dropna()
+    at = growth.loc[growth["d_model"] == d_model, ["gap", "law", "n_tokens"]].astype(float).mean()
+    wide = {"widest": at["gap"], "widest_law": at["law"], "times": n_tokens / at["n_tokens"]}
+    return {"n_widths": len(step), "n_rise": int((step > 0).sum()), **wide}
+
+
+def held_out_numbers(means: pd.DataFrame, quality: pd.DataFrame) -> dict[str, float]:
+    """Numbers of `held_out_means` and `held_out_rmse` for prose.
+
+    Returns:
+        n_off (means), n_high (of them, where the law is too high), most (largest such error),
+        times_least, times_most (RMSE of held-out over fitted runs).
+    """
+    off, times = means.filter(like="r =").to_numpy(), quality["times"]
+    counts = {"n_off": off.size, "n_high": int((off < 0).sum()), "most": -float(off.min())}
+    return counts | {"times_least": times.min(), "times_most": times.max()}
+
+
+def spread_numbers(fits: pd.DataFrame) -> dict[str, float]:
+    """phi_spread, E_step (from the first fit to the second) and phi_width of `fit_table`."""
+    return {
+        "phi_spread": float(np.ptp(fits["phi"])),
+        "E_step": float(fits["E"].diff().iloc[1]),
+        "phi_width": float((fits["phi_high"] - fits["phi_low"]).min()),
+    }

@@ -233,3 +233,38 @@ def shift_numbers(shift: DeltaPhi, prefix: str = "") -> dict[str, Any]:
         numbers |= {"wider_least": width.min(), "wider_most": width.max()}
         numbers |= {"cost_least": cost.min(), "cost_most": cost.max(), "gain": widths["gain"].max()}
     return {prefix + name: value for name, value in numbers.items()}
+
+
+def width_numbers(widths: pd.DataFrame, case: str, prefix: str) -> dict[str, float]:
+    """Smallest and largest move of a case in `width_predictions`, minus 1, for prose.
+
+    Returns:
+        PREFIX_alone_*, PREFIX_runs_*, PREFIX_params_*, each with least and most: by φ alone,
+        between isoFLOP minima in width, and in parameters.
+    """
+    rows = widths[widths["case"] == case]
+    names = {"alone": "φ alone", "runs": "isoFLOP", "params": "isoFLOP, N"}
+    ends = {"least": "min", "most": "max"}
+    return {
+        f"{prefix}_{name}_{end}": float(rows[column].agg(how)) - 1
+        for name, column in names.items()
+        for end, how in ends.items()
+    }
+
+
+def plan_numbers(planned: Mapping[str, Plan]) -> dict[str, float]:
+    """Of the variant trained at the baseline's settings, in each plan: se, cell noise, runs, FLOPs.
+
+    Returns:
+        NAME_se, NAME_cell (nats per token), NAME_runs and NAME_flops for each name of `planned`.
+    """
+    return {
+        f"{name}_{key}": value
+        for name, each in planned.items()
+        for key, value in {
+            "se": each.own["se"],
+            "cell": each.noise["variant"].cell,
+            "runs": each.own["n_runs_variant"],
+            "flops": each.own["flops_variant"],
+        }.items()
+    }
