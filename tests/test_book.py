@@ -121,12 +121,14 @@ def edit(root: Path, name: str, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
+@pytest.mark.slow
 def test_every_page_comes_out(built):
     for name in ("index", "curve", "bibliography"):
         assert page(built, name)
     assert (built / "_build/html/index.html").is_file()
 
 
+@pytest.mark.slow
 def test_pages_show_results_numbers_and_references(built):
     curve = page(built, "curve")
     assert '<span class="pasted-text">2.50</span>' in curve
@@ -138,6 +140,7 @@ def test_pages_show_results_numbers_and_references(built):
     assert '<span class="pasted-text">5</span>' in page(built, "index")
 
 
+@pytest.mark.slow
 def test_no_page_loads_anything_from_another_host(built):
     remote = re.compile(
         r"""<(?:script|img|iframe)\b[^>]*\bsrc=["'](?:https?:)?//"""
@@ -150,12 +153,14 @@ def test_no_page_loads_anything_from_another_host(built):
         assert not in_styles.search(path.read_text()), path
 
 
+@pytest.mark.slow
 def test_scripts_of_charts_and_mathematics_come_with_the_book(built):
     for script in ("vega-bundle.js", "charts.js", pages.MATHJAX):
         assert re.search(rf'<script [^>]*src="\.\./_static/{script}', page(built, "curve"))
         assert (built / "_build/html/_static" / script).stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_nothing_is_done_twice(copy, capsys):
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("_build/**/*")}
     build(root=copy)
@@ -213,6 +218,7 @@ def test_new_data_are_executed(root, tmp_path, monkeypatch):
     assert keys[0] != keys[1]
 
 
+@pytest.mark.slow
 def test_two_executions_give_the_same_bytes(built):
     kept = (built / "_build/src/book/curve.ipynb").read_text()
     again = nbformat.writes(chapters.execute(load_curve(built)))
@@ -287,6 +293,7 @@ def test_build_starts_at_the_root_of_the_book(tmp_path):
         build(root=tmp_path)
 
 
+@pytest.mark.slow
 def test_reader_executes_one_chapter_with_papermill(root):
     """The command of the documentation of tools.book, from the root of the repository."""
     command = "jupytext --to ipynb -o - book/curve.md | papermill - out.ipynb -p n_points 7"
