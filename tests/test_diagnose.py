@@ -14,7 +14,7 @@ from looped.diagnose.decomposition import CASES, PARTS
 from looped.diagnose.delta import _monte_carlo
 from looped.registry import published
 
-QUICK = {"resamples": 20, "starts": 30, "resample_starts": 3}
+QUICK = {"resamples": 60, "starts": 60, "resample_starts": 4}
 BUDGETS = (4.64e17, 1e18, 2.15e18, 4.64e18)
 WIDTHS = np.array([384, 512, 640, 896, 1152, 1536, 2048, 2560])
 LAW = {"E": 1.85, "A": 68.7, "B": 4495.0, "alpha": 0.2655, "beta": 0.4566, "phi": 0.43}
