@@ -45,8 +45,9 @@ def test_a_fit_stands_above_the_published_values_of_its_study(fit_paper):
 
 
 def test_a_value_that_the_paper_does_not_print_is_missing(fit):
-    table = tables.beside_published({"mine": fit}, {"mine": "no_such_study"})
-    assert table.loc[1, tables.fits.FITTED].isna().all()
+    table = tables.beside_published({"mine": fit}, {"mine": "truncated_bptt"})
+    assert table.loc[1, "phi"] == 0.380
+    assert table.loc[1, ["alpha", "beta", "E"]].isna().all()
 
 
 def test_the_ratio_to_a_minimum_of_the_law_itself_is_one(fit, stacks):
@@ -144,3 +145,8 @@ def test_a_law_at_its_break_even_exponent_has_the_loss_of_the_plain_model(fit, s
     law = fit.at(phi=row["r = 4"])
     four, plain = (law.optimal([1e19], stacks[r])["val_loss_star"].iloc[0] for r in (4, 1))
     assert four == pytest.approx(plain, abs=1e-5)
+
+
+def test_a_study_without_a_published_phi_is_refused(fit_paper):
+    with pytest.raises(ValueError, match="no claim has the id phi_nowhere"):
+        looped.tables.beside_published({"a": fit_paper()}, {"a": "nowhere"})

@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from looped.diagnose.report import records
 from looped.quantities import MISSING
 
 EXACT = 1e12  # whole numbers below it are shown in full
@@ -21,11 +22,6 @@ FILE_WIDTH = 120  # of a table that goes to a file or a pipe
 def print_json(value: Any) -> None:
     """Print a value as JSON. Raises ValueError for a number that is not finite."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as dictionaries of plain values; a missing value is None."""
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
 def print_table(frame: pd.DataFrame, title: str) -> None:

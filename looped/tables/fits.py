@@ -42,6 +42,8 @@ def beside_published(fits: Mapping[str, FitResult], studies: Mapping[str, str]) 
     printed = published.claims().set_index("id")["value"]
     rows = []
     for (_, fitted), study in zip(fit_table(dict(fits)).iterrows(), studies.values(), strict=True):
+        if f"phi_{study}" not in printed:
+            raise ValueError(f"study: got {study!r}, but no claim has the id phi_{study}")
         claims = {name: float(printed.get(f"{name}_{study}", "nan")) for name in FITTED}
         rows += [fitted[["fit", "n_runs", *FITTED]].to_dict(), {"fit": "published", **claims}]
     return pd.DataFrame(rows).astype({"n_runs": "Int64"})
